@@ -98,10 +98,10 @@ class Ours:
         self.index = ModuleNeighbors(n_neighbors=K, recall=max(RECALLS), n_jobs=threads).fit(rows)
 
     def at(self, recall):
-        from manylens.ensembles.recall_calibration import calibrated
+        from manylens.ensembles.recall_calibration import calibrate_index
 
         request = replace(self.index._request(), recall=recall, n_leading=self.index.n_leading_)
-        self.index._change(lambda index: calibrated(index, request))  # with rows of the base, as `fit` does
+        self.index._change(lambda index: calibrate_index(index, request))  # with rows of the base, like `fit`
 
     def search(self, queries):
         return self.index.kneighbors(queries, return_distance=False)

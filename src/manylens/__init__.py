@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from manylens.alignment.sketched_alignments import sketched_cka
     from manylens.alignment.streaming import StreamingCKA
     from manylens.ensembles.diversity_search import DiversitySearchCV
-    from manylens.ensembles.neighbors import ModuleNeighbors
-    from manylens.ensembles.retrieval import retrieval_precision
-    from manylens.ensembles.scan_neighbors import ScanNeighborsClassifier
+    from manylens.ensembles.module_neighbors import ModuleNeighbors
+    from manylens.ensembles.precision import retrieval_precision
+    from manylens.ensembles.scan_classifier import ScanNeighborsClassifier
     from manylens.ensembles.voting import ModuleVotingClassifier, ModuleVotingRegressor
     from manylens.explorer.page_hosts import explore
     from manylens.metric.nca import NCA
@@ -83,9 +83,9 @@ __getattr__, __dir__ = attach(
         "manylens.alignment.streaming": ["StreamingCKA"],
         "manylens.alignment.ranking": ["rank_models"],
         "manylens.ensembles.diversity_search": ["DiversitySearchCV"],
-        "manylens.ensembles.neighbors": ["ModuleNeighbors"],
-        "manylens.ensembles.retrieval": ["retrieval_precision"],
-        "manylens.ensembles.scan_neighbors": ["ScanNeighborsClassifier"],
+        "manylens.ensembles.module_neighbors": ["ModuleNeighbors"],
+        "manylens.ensembles.precision": ["retrieval_precision"],
+        "manylens.ensembles.scan_classifier": ["ScanNeighborsClassifier"],
         "manylens.ensembles.voting": ["ModuleVotingClassifier", "ModuleVotingRegressor"],
         "manylens.explorer.page_hosts": ["explore"],
         "manylens.metric.nca": ["NCA"],

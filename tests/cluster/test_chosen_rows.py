@@ -8,7 +8,7 @@ from sklearn.datasets import load_digits
 
 from manylens import ModularKernelPCA, ModuleNeighbors
 from manylens.cluster import DistributedNeighbors
-from manylens.cluster.row_filter import Choice
+from manylens.cluster.row_filter import RowFilter
 from tests.cluster.faults import without
 
 X = load_digits().data[np.random.default_rng(0).permutation(1797)]
@@ -46,10 +46,10 @@ def named():
 @given(n_rows=st.integers(1, 200), share=st.floats(0, 1), seed=st.integers(0, 10**6))
 def test_a_choice_gives_back_its_rows_in_few_bytes(n_rows, share, seed):
     rows = np.flatnonzero(np.random.default_rng(seed).random(n_rows) < share)
-    choice = Choice.of(rows, n_rows)
-    assert np.array_equal(choice.rows(), rows)
-    assert choice.n_chosen == len(rows)
-    assert choice.data.nbytes <= n_rows // 8 + 1
+    row_filter = RowFilter.of(rows, n_rows)
+    assert np.array_equal(row_filter.rows(), rows)
+    assert row_filter.n_chosen == len(rows)
+    assert row_filter.data.nbytes <= n_rows // 8 + 1
 
 
 class TestWhere:

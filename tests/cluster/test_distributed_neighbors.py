@@ -16,10 +16,10 @@ from sklearn.datasets import load_digits
 import manylens
 from manylens import ModularKernelPCA, ModuleNeighbors
 from manylens.cluster import DistributedNeighbors
+from manylens.cluster.index_layout import Layout, RowBlock, Segment, row_blocks, segments_of
 from manylens.cluster.parts import Columns, build_part
 from manylens.cluster.recall_curve import recall_by_size
-from manylens.cluster.sources import Layout, RowBlock, Segment, row_blocks, segments_of
-from manylens.cluster.two_rounds import Search, union_of
+from manylens.cluster.two_round_search import TwoRoundSearch, union_of
 from tests.cluster.faults import without as absent_parts
 
 X = load_digits().data[np.random.default_rng(0).permutation(1797)]
@@ -244,7 +244,7 @@ class TestSomeModulesAnswer:
 class TestProof:
     def test_short_lists_are_extended_until_the_result_is_exact(self, index):
         queries = [np.hstack([view]) for view in LENSES.split(LENSES.transform(QUERIES)).transpose(1, 0, 2)]
-        search = Search(index._parts, index.layout_, index.module_weights_, None)
+        search = TwoRoundSearch(index._parts, index.layout_, index.module_weights_, None)
         first = search.two_rounds(queries, 10, 10, time.monotonic() + 60)
         assert not first.proven.all()
         exact = nearest(module_squares(QUERIES).mean(axis=0), 10)[1]
@@ -274,7 +274,7 @@ class TestSources:
         assert np.array_equal(found.rows, DistributedNeighbors(LENSES).fit(BASE).kneighbors(QUERIES).rows)
 
     def test_a_large_file_is_read_in_pieces(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("manylens.cluster.sources.ARRAY_ROWS", 100)
+        monkeypatch.setattr("manylens.cluster.index_layout.ARRAY_ROWS", 100)
         np.save(tmp_path / "a.npy", BASE)
         blocks = row_blocks(str(tmp_path), 1, None)
         assert [block.n_rows for block in blocks] == [100] * 12

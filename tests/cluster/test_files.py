@@ -11,7 +11,7 @@ from sklearn.datasets import load_wine
 from manylens import ModularKernelPCA, ModuleNeighbors
 from manylens.cluster import Blockwise, DistributedNeighbors
 from manylens.cluster.files import first_row, read_file, row_pieces, shape_in_file
-from manylens.cluster.sources import row_blocks, segments_of
+from manylens.cluster.index_layout import row_blocks, segments_of
 
 pd = pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")

@@ -22,7 +22,7 @@ from manylens import (
     ModuleVotingRegressor,
 )
 from manylens.baselines import PartitionKernelPCA
-from manylens.ensembles.retrieval import RetrievalPrecision
+from manylens.ensembles.precision import RetrievalPrecision
 
 X, Y = (part[:500] for part in load_digits(return_X_y=True))
 DIVERSITIES = [0.0, 0.5, 0.95]

@@ -7,9 +7,9 @@ from sklearn.neighbors import NearestNeighbors
 from tests.ensembles.modules import TwoHalves
 
 from manylens import ModuleNeighbors
-from manylens.ensembles import neighbors
+from manylens.ensembles import module_neighbors
 from manylens.ensembles.finders import GraphFinder
-from manylens.ensembles.representation import block_reflector, composite_axes
+from manylens.ensembles.search_coordinates import block_reflector, composite_axes
 from manylens.native.search_graph import (
     NOT_HIDDEN,
     RADIUS,
@@ -60,7 +60,7 @@ def test_modules_are_searched_by_a_graph_too():
 
 
 def test_the_default_changes_to_a_graph_when_there_are_many_rows(monkeypatch):
-    monkeypatch.setattr(neighbors, "GRAPH_FROM", 3000)
+    monkeypatch.setattr(module_neighbors, "GRAPH_FROM", 3000)
     index = ModuleNeighbors(TwoHalves()).fit(BASE[:2000])
     assert index.index_.backend == "numpy"
     index.partial_fit(BASE[2000:])

@@ -10,7 +10,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from manylens import ModularKernelPCA, ModuleNeighbors, retrieval_precision
 from manylens.ensembles.recall_calibration import SearchRequest, held_out_rows, measured_recall
-from manylens.ensembles.representation import MAX_COLUMNS
+from manylens.ensembles.search_coordinates import MAX_COLUMNS
 
 DIGITS, LABELS = load_digits(return_X_y=True)
 

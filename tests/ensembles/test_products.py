@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 from manylens import ModularAutoencoder, ModuleNeighbors
-from manylens.ensembles.representation import InputRows
+from manylens.ensembles.search_coordinates import InputRows
 
 RNG = np.random.default_rng(0)
 BASE = (RNG.standard_normal((3000, 30)) * np.linspace(2, 0.2, 30) + 0.3).astype(np.float32)

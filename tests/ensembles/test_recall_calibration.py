@@ -9,8 +9,8 @@ from manylens.ensembles.recall_calibration import (
     SearchPlan,
     as_near,
     calibration_queries,
-    choose_list_plan,
-    choose_scan_plan,
+    choose_faiss_plan,
+    choose_leading_plan,
     count_below,
     exact_neighbors,
     fewest_candidates,
@@ -71,7 +71,7 @@ def share_found(points, queries, n_leading, n_candidates, k):
 def test_the_chosen_plan_reaches_the_recall_for_other_queries(fall):
     variances = np.arange(1, 81) ** -fall
     points, queries = rows_of_spectrum(8000, variances), rows_of_spectrum(400, variances, seed=1)
-    plan = choose_scan_plan(points, calibration_queries(points), 10, 0.95)
+    plan = choose_leading_plan(points, calibration_queries(points), 10, 0.95)
     n_candidates = int(np.ceil(10 * plan.candidates_per_neighbor))
     assert share_found(points, queries, plan.n_leading, n_candidates, 10) >= 0.95
 
@@ -79,7 +79,7 @@ def test_the_chosen_plan_reaches_the_recall_for_other_queries(fall):
 def test_a_slower_decrease_of_the_variances_makes_the_search_cost_more():
     def cost(fall):
         points = rows_of_spectrum(8000, np.arange(1, 81) ** -fall)
-        plan = choose_scan_plan(points, calibration_queries(points), 10, 0.99)
+        plan = choose_leading_plan(points, calibration_queries(points), 10, 0.99)
         return 8000 * plan.n_leading + 25_000 * 10 * plan.candidates_per_neighbor
 
     costs = [cost(fall) for fall in (0.0, 1.0, 2.0, 3.0)]
@@ -90,7 +90,7 @@ def test_a_slower_decrease_of_the_variances_makes_the_search_cost_more():
 def test_given_candidates_get_the_fewest_coordinates_that_suffice():
     points = rows_of_spectrum(4000, np.arange(1, 41) ** -1.0)
     plans = [
-        choose_scan_plan(points, calibration_queries(points), 10, 0.99, n_candidates=m)
+        choose_leading_plan(points, calibration_queries(points), 10, 0.99, n_candidates=m)
         for m in (10, 100, 1000)
     ]
     widths = [plan.n_leading for plan in plans]
@@ -102,24 +102,24 @@ def test_given_candidates_get_the_fewest_coordinates_that_suffice():
 def test_given_coordinates_get_as_many_candidates_as_they_need():
     points = rows_of_spectrum(4000, np.arange(1, 41) ** -1.0)
     plans = [
-        choose_scan_plan(points, calibration_queries(points), 10, 0.99, n_leading=d) for d in (4, 10, 400)
+        choose_leading_plan(points, calibration_queries(points), 10, 0.99, n_leading=d) for d in (4, 10, 400)
     ]
     assert [plan.n_leading for plan in plans] == [4, 10, 40]
     shares = [plan.candidates_per_neighbor for plan in plans]
     assert shares[0] > shares[1] > shares[2] == 2
-    given = choose_scan_plan(points, calibration_queries(points), 10, 0.99, n_leading=7, n_candidates=30)
+    given = choose_leading_plan(points, calibration_queries(points), 10, 0.99, n_leading=7, n_candidates=30)
     assert given == SearchPlan(7, 3)
 
 
 def test_copies_of_a_row_do_not_count_as_nearer():
     points = np.repeat(rows_of_spectrum(50, np.ones(10)), 100, axis=0)
-    assert choose_scan_plan(points, calibration_queries(points), 10, 0.99).candidates_per_neighbor == 2
+    assert choose_leading_plan(points, calibration_queries(points), 10, 0.99).candidates_per_neighbor == 2
 
 
 def test_a_base_of_one_row_leaves_nothing_to_calibrate():
     points = rows_of_spectrum(1, np.ones(5))
-    assert choose_scan_plan(points, calibration_queries(points), 10, 0.99) == SearchPlan(5, 2)
-    assert choose_list_plan(None, points, 5, calibration_queries(points), 10, 0.99) == SearchPlan(5, 2)
+    assert choose_leading_plan(points, calibration_queries(points), 10, 0.99) == SearchPlan(5, 2)
+    assert choose_faiss_plan(None, points, 5, calibration_queries(points), 10, 0.99) == SearchPlan(5, 2)
 
 
 class Shuffled:
@@ -141,7 +141,7 @@ def test_lists_get_as_many_candidates_as_their_order_requires():
 
     def candidates(places):
         lists = Shuffled(queries, nearest, places, 1000)
-        return choose_list_plan(lists, points, 4, queries, 10, 1.0).candidates_per_neighbor
+        return choose_faiss_plan(lists, points, 4, queries, 10, 1.0).candidates_per_neighbor
 
     far = [1, 2, 3, 4, 5, 6, 7, 8, 9, 70]
     assert candidates(far) == 7

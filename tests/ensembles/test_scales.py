@@ -9,7 +9,7 @@ from tests.ensembles.modules import TwoHalves
 
 from manylens import ModuleNeighbors, ScanNeighborsClassifier
 from manylens.ensembles.finders import ScanFinder
-from manylens.ensembles.representation import FARTHEST, Frame, check_near, frame_of
+from manylens.ensembles.search_coordinates import FARTHEST, Frame, check_near, frame_of
 
 DIGITS, LABELS = load_digits(return_X_y=True)
 IRIS, SPECIES = load_iris(return_X_y=True)

@@ -8,8 +8,8 @@ from manylens.native.nearest import (
     FEW,
     SAMPLE,
     TILE,
+    complete_lists,
     drop_self,
-    finish,
     limits_from_first_rows,
     limits_from_sample,
     measure,
@@ -171,7 +171,7 @@ def test_lists_whose_bounds_prove_them_are_exact_and_the_others_become_so(rows_a
     assert np.all(same[proven])
     assert proven.mean() > 0.5 or leading < 60
     assert not same.all() or leading > 4  # so that the theorem above is not vacuous
-    distances, rows = finish(scored, base, shift, queries, points, distances, rows)
+    distances, rows = complete_lists(scored, base, shift, queries, points, distances, rows)
     np.testing.assert_array_equal(rows, order[:, :5])
     literal = np.sum((queries[:, None] - points[rows]) ** 2, axis=2)
     np.testing.assert_allclose(distances, literal, rtol=1e-5 if dtype == np.float32 else 1e-12)
@@ -181,7 +181,7 @@ def test_empty_lists_are_filled(rows_and_queries):
     points, queries, order = rows_and_queries
     distances, rows = np.full((300, 7), np.inf), np.full((300, 7), -1)
     shift = np.sum(queries**2, axis=1) - 1e-3
-    finish(score_queries(queries), score_rows(points), shift, queries, points, distances, rows)
+    complete_lists(score_queries(queries), score_rows(points), shift, queries, points, distances, rows)
     np.testing.assert_array_equal(rows, order[:, :7])
 
 

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manylens.native.nearest import NO_BOUNDS, LeadingColumns, parts_of, rank, score_rows
+from manylens.native.nearest import NO_BOUNDS, LeadingColumns, distance_arguments, rank, score_rows
 from manylens.native.search_graph import RADIUS, grid_scale, to_grid
 from manylens.native.split_rows import LEVELS, SplitRows, can_split, split
 from tests.native.plain_python import forms
@@ -80,7 +80,7 @@ def test_split_rows_are_ranked_like_whole_ones(loop, lead):
     lists = []
     for points in (stored, stored[:]):
         distances, found = np.full((8, 5), np.inf, np.float32), np.full((8, 5), -1)
-        loop(queries, *parts_of(points), candidates, NO_BOUNDS, distances, found)
+        loop(queries, *distance_arguments(points), candidates, NO_BOUNDS, distances, found)
         lists.append((distances, found))
     np.testing.assert_array_equal(lists[0][1], lists[1][1])
     np.testing.assert_allclose(lists[0][0], lists[1][0], rtol=1e-5)

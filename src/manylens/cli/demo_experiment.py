@@ -20,7 +20,7 @@ from manylens.baselines import (
     PartitionKernelPCA,
     RandomKernelProjection,
 )
-from manylens.ensembles.retrieval import module_neighbors, rerank, retrieval_precision
+from manylens.ensembles.precision import module_neighbors, rerank, retrieval_precision
 from manylens.modules.kernel_pca import ModularKernelPCA
 from manylens.native.threads import one_blas_thread
 from manylens.typing import FloatArray, IntArray

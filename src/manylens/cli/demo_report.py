@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from manylens.cli.demo_experiment import Digits, Experiment
-from manylens.ensembles.retrieval import module_neighbors
+from manylens.ensembles.precision import module_neighbors
 from manylens.plotting import CoverageDisplay, CurveDisplay, GalleryDisplay
 from manylens.plotting.style import color
 from manylens.typing import IntArray

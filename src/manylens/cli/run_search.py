@@ -15,7 +15,7 @@ from manylens.cli.columns import column, model_rows, unknown_column
 from manylens.cli.model_files import first_steps, last_step
 from manylens.cli.output import CommandContext
 from manylens.cli.tables import Rows, check_table_target, write_rows
-from manylens.ensembles.neighbors import ModuleNeighbors
+from manylens.ensembles.module_neighbors import ModuleNeighbors
 from manylens.typing import BoolArray, FloatArray, IntArray
 
 RESERVED = ("query", "rank", "row", "distance")  # columns of the result

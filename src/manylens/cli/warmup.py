@@ -21,9 +21,9 @@ from sklearn.ensemble import (
 
 from manylens.alignment.cka_and_hsic import hsic_test
 from manylens.alignment.distances import distance_correlation
-from manylens.ensembles.index import Method
-from manylens.ensembles.neighbors import ModuleNeighbors
-from manylens.ensembles.scan_neighbors import ScanNeighborsClassifier
+from manylens.ensembles.module_neighbors import ModuleNeighbors
+from manylens.ensembles.scan_classifier import ScanNeighborsClassifier
+from manylens.ensembles.search_index import Method
 from manylens.explorer.served_neighbors import ExplorerBackend
 from manylens.metric.nca import NCA
 from manylens.modules.kernel_pca import ModularKernelPCA

@@ -261,7 +261,9 @@ def ranking_of_blocks(
         rows.append(row)
         jackknife.append(values)
     read = "real numbers" if classes is None else f"{len(classes)} classes"
-    return ModelRanking(told_apart(rows, jackknife, whole.n_rows_) if left_out else rows, metric, read)
+    return ModelRanking(
+        mark_close_to_best(rows, jackknife, whole.n_rows_) if left_out else rows, metric, read
+    )
 
 
 def model_score(
@@ -286,7 +288,9 @@ def grouped_error(values: FloatArray) -> float:
     return float(np.sqrt((len(values) - 1) * np.var(values)))
 
 
-def told_apart(rows: Sequence[ModelScore], jackknife: Sequence[FloatArray], n_rows: int) -> list[ModelScore]:
+def mark_close_to_best(
+    rows: Sequence[ModelScore], jackknife: Sequence[FloatArray], n_rows: int
+) -> list[ModelScore]:
     """Mark the scores that are too close to the best, by the jackknife error of the difference."""
     best = int(np.argmax([row.score for row in rows]))
     marked = []

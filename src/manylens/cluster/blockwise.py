@@ -16,10 +16,10 @@ from manylens.cluster.blocks import Blocks, is_collection, read_blocks
 from manylens.cluster.dask_runner import Runner, check_patience
 from manylens.cluster.plans import Plan, Prepared, as_fitted, learn, plan_for, prepare, summarize_block
 from manylens.cluster.reduction import (
+    errors_name_block,
     get_summary,
     literal,
     named,
-    naming,
     reduce_blocks,
     reduction_graph,
     work_on,
@@ -277,13 +277,13 @@ def sample_block(empty: RowSample, number: int, *arguments: Any) -> RowSample:
 
 def step(prepared: Prepared, number: int, *arguments: Any) -> Prepared:
     """The model after it has seen one more block."""
-    with naming(f"Block {number} (the first is 0)"), one_blas_thread():
+    with errors_name_block(f"Block {number} (the first is 0)"), one_blas_thread():
         return prepared.plan.step(prepared, number, *arguments)
 
 
 def apply(model: Any, method: str, number: int, X: Any, *_rest: Any) -> FloatArray:
     """The output of a method for one block."""
-    with naming(f"Block {number} (the first is 0)"):
+    with errors_name_block(f"Block {number} (the first is 0)"):
         return np.asarray(getattr(model, method)(X))
 
 

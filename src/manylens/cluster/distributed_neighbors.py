@@ -15,16 +15,15 @@ from sklearn.utils import Tags, gen_batches, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.cluster.blocks import is_collection
-from manylens.cluster.building import fitted_modules, one_row, place
+from manylens.cluster.dask_parts import DaskParts
 from manylens.cluster.dask_runner import Runner, check_patience, current_client
 from manylens.cluster.index_folder import IndexFolder
+from manylens.cluster.index_layout import Layout, first_row, row_blocks, segments_of
+from manylens.cluster.index_setup import fitted_modules, make_parts, read_first_row
 from manylens.cluster.local_parts import Parts
-from manylens.cluster.placement import DaskParts
 from manylens.cluster.recall_curve import calibrate
-from manylens.cluster.row_filter import choices_of
-from manylens.cluster.sources import Layout, first_row, row_blocks, segments_of
-from manylens.cluster.two_rounds import Found, Search
-from manylens.ensembles.representation import dense, finite_columns, given_ids, module_views, transform_rows
+from manylens.cluster.row_filter import row_filters
+from manylens.cluster.two_round_search import SearchResult, TwoRoundSearch
 from manylens.ensembles.row_ids import (
     Where,
     check_ids,
@@ -32,6 +31,13 @@ from manylens.ensembles.row_ids import (
     joined_ids,
     positions_of,
     row_ids,
+)
+from manylens.ensembles.search_coordinates import (
+    dense,
+    finite_columns,
+    given_ids,
+    module_views,
+    transform_rows,
 )
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray, MatrixLike, ModuleSet
 from manylens.validation import check_count, times_power, validate_rows
@@ -174,13 +180,13 @@ class DistributedNeighbors(IndexFolder, BaseEstimator):
         names = None if ids is None else check_ids(ids, sum(segment.n_rows for segment in segments))
         client = current_client()
         is_frame = hasattr(X, "iloc") and not is_collection(X)  # whose blocks have no feature names
-        row = first_row(X) if is_frame else one_row(blocks[0], patience)
+        row = first_row(X) if is_frame else read_first_row(blocks[0], patience)
         fitted.modules_ = fitted_modules(self.modules, X, y, blocks, np.shape(row)[-1], patience)
         probe = validate_rows(fitted, row, reset=True)
         views = module_views(fitted.modules_, dense(transform_rows(fitted.modules_, probe)))
         widths = tuple(view.shape[1] for view in views)
         layout = Layout(segments, self._groups(client, len(widths)), widths, self.replicas, names)
-        parts = place(client, layout, fitted.modules_, patience)
+        parts = make_parts(client, layout, fitted.modules_, patience)
         calibration = calibrate(parts, layout, check_count(self.n_neighbors, "n_neighbors"), patience)
         fitted.layout_, fitted._parts = layout, parts
         fitted.recall_curve_, fitted.module_weights_ = calibration.recall, calibration.weights
@@ -211,7 +217,7 @@ class DistributedNeighbors(IndexFolder, BaseEstimator):
             return self.fit(X, y, ids=ids)
         patience, _ = self._check_parameters()
         blocks = row_blocks(X, 1, Runner(patience))
-        validate_rows(self, first_row(X) if hasattr(X, "iloc") else one_row(blocks[0], patience))
+        validate_rows(self, first_row(X) if hasattr(X, "iloc") else read_first_row(blocks[0], patience))
         parts = self._connected()
         with parts.writing:
             try:
@@ -297,8 +303,8 @@ class DistributedNeighbors(IndexFolder, BaseEstimator):
         queries = self._queries(X)
         parts = self._connected(wait=False)
         while True:
-            choices = choices_of(layout, stored)
-            search = Search(parts, layout, self.module_weights_, at_least, choices)
+            filters = row_filters(layout, stored)
+            search = TwoRoundSearch(parts, layout, self.module_weights_, at_least, filters)
             try:
                 result = self._search(search, queries, k, end)
             except TimeoutError:
@@ -309,7 +315,9 @@ class DistributedNeighbors(IndexFolder, BaseEstimator):
                     return result
             layout = self.layout_
 
-    def _search(self, search: Search, queries: list[FloatArray], k: int, end: float) -> ClusterNeighbors:
+    def _search(
+        self, search: TwoRoundSearch, queries: list[FloatArray], k: int, end: float
+    ) -> ClusterNeighbors:
         """Search in batches, each with its share of the time that is left."""
         n_nearest = max(k, int(np.ceil(self.candidates_per_neighbor_ * k)))
         batches = list(gen_batches(len(queries[0]), AT_ONCE))
@@ -369,11 +377,11 @@ class DistributedNeighbors(IndexFolder, BaseEstimator):
             if client is not None and client.status == "running":
                 parts = None
         if parts is None:
-            parts = place(current_client(), self.layout_, self.modules_, float(self.patience), wait=wait)
+            parts = make_parts(current_client(), self.layout_, self.modules_, float(self.patience), wait=wait)
             self._parts: Parts = parts
         return parts
 
-    def _result(self, search: Search, found: list[Found]) -> ClusterNeighbors:
+    def _result(self, search: TwoRoundSearch, found: list[SearchResult]) -> ClusterNeighbors:
         layout = search.layout
         distances = [np.asarray(times_power(np.sqrt(part.squares), part.exponent)) for part in found]
         answered = np.concatenate([part.answered for part in found])

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 from sklearn.utils.validation import check_is_fitted
 
+from manylens.cluster.index_layout import Layout, SavedBlock, Segment, new_uid, part_file
 from manylens.cluster.local_parts import Parts
 from manylens.cluster.parts import PartError
 from manylens.cluster.recall_curve import all_answers
-from manylens.cluster.row_filter import choices_of
-from manylens.cluster.sources import Layout, SavedBlock, Segment, new_uid, part_file
+from manylens.cluster.row_filter import row_filters
 from manylens.persistence import load, save
 from manylens.validation import check_path
 
@@ -47,17 +47,17 @@ class IndexFolder:
         if folder.exists() and not folder.is_dir():
             raise ValueError(f"{path} is a file: give a folder.")
         folder.mkdir(parents=True, exist_ok=True)
-        choices, requests = choices_of(layout, None), dict[Any, Any]()
+        filters, requests = row_filters(layout, None), dict[Any, Any]()
         segments: list[Segment] = []
         for segment in layout.segments:
-            choice, uid = choices.get(segment.uid), new_uid()
-            n_rows = segment.n_rows if choice is None else choice.n_chosen
+            row_filter, uid = filters.get(segment.uid), new_uid()
+            n_rows = segment.n_rows if row_filter is None else row_filter.n_chosen
             if n_rows == 0:  # all were removed
                 continue
             segments.append(Segment(uid, sum(s.n_rows for s in segments), (SavedBlock(".", uid, n_rows),)))
             for group in range(len(layout.groups)):
                 file = str(folder / part_file(uid, group))
-                requests[segment.uid, group] = ("save", (file, choice))
+                requests[segment.uid, group] = ("save", (file, row_filter))
         saved = copy(self)
         saved.layout_ = replace(layout, segments=tuple(segments), kept=None)
         kept = {part_file(uid, group) for uid, group in saved.layout_.slots}

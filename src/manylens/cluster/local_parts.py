@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from threading import Lock
 from typing import Any, Protocol, TypeAlias
 
+from manylens.cluster.index_layout import Block, Layout, SavedBlock, Segment, group_columns, read_saved
 from manylens.cluster.parts import Part, build_part
-from manylens.cluster.sources import Block, Layout, SavedBlock, Segment, group_columns, read_saved
 
 Slot: TypeAlias = tuple[str, int]  # a segment and a group
 Request: TypeAlias = tuple[str, tuple[Any, ...]]  # a method of `Part` and its arguments

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from manylens.cluster.reduction import naming
-from manylens.cluster.row_filter import Choice
+from manylens.cluster.reduction import errors_name_block
+from manylens.cluster.row_filter import RowFilter
 from manylens.ensembles.finders import ScanFinder, rank_leading
-from manylens.ensembles.representation import FARTHEST, Frame, check_near, frame_of
+from manylens.ensembles.search_coordinates import FARTHEST, Frame, check_near, frame_of
 from manylens.native.nearest import measure
 from manylens.persistence import save
 from manylens.typing import FloatArray, IntArray
@@ -55,16 +55,16 @@ class Part:
         self.finder = ScanFinder(columns.points)
 
     def search(
-        self, queries: FloatArray, n_nearest: int, choice: Choice | None = None
+        self, queries: FloatArray, n_nearest: int, row_filter: RowFilter | None = None
     ) -> tuple[FloatArray, IntArray, int]:
         """Squared distances and rows (n_queries, n_nearest) nearest by this group, and the exponent."""
         if (wider := self._wider(queries)) is not None:
-            return wider.search(queries, n_nearest, choice)
+            return wider.search(queries, n_nearest, row_filter)
         points, queries = self.columns.points, self._enter(queries)
-        if choice is None:
+        if row_filter is None:
             squares, rows = nearest_rows(self.finder, points, queries, n_nearest)
         else:
-            squares, rows = self.finder.nearest(queries, queries, points, n_nearest, 1, choice.rows())
+            squares, rows = self.finder.nearest(queries, queries, points, n_nearest, 1, row_filter.rows())
         return squares, rows, self.exponent
 
     def measure(self, queries: FloatArray, rows: IntArray) -> tuple[FloatArray, int]:
@@ -99,11 +99,11 @@ class Part:
         cut = [(np.ascontiguousarray(queries[:, part]), points[:, part].copy()) for part in self._modules()]
         return np.stack([measured(own, near, rows) for own, near in cut]), self.exponent
 
-    def save(self, path: str, choice: Choice | None = None) -> None:
+    def save(self, path: str, row_filter: RowFilter | None = None) -> None:
         """Write the columns, perhaps of some rows only, to a file."""
         columns = self.columns
-        if choice is not None:
-            columns = Columns(columns.points[choice.rows()], columns.frame, columns.widths)
+        if row_filter is not None:
+            columns = Columns(columns.points[row_filter.rows()], columns.frame, columns.widths)
         try:
             save(columns, path)
         except OSError as error:
@@ -140,7 +140,7 @@ class Part:
 
 def build_part(name: str, n_rows: int, widths: tuple[int, ...], pieces: Sequence[Any]) -> Part:
     """A part from the columns of its blocks, each an array or saved `Columns`."""
-    with naming(name):
+    with errors_name_block(name):
         found = sum(len(p.points if isinstance(p, Columns) else p) for p in pieces)
         if found != n_rows:
             raise ValueError(

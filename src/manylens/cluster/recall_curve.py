@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from manylens.cluster.index_layout import Layout
 from manylens.cluster.local_parts import Parts, Request, Slot
-from manylens.cluster.sources import Layout
-from manylens.cluster.two_rounds import Search, in_units, union_of
+from manylens.cluster.two_round_search import TwoRoundSearch, in_units, union_of
 from manylens.native.nearest import drop_self
 from manylens.typing import BoolArray, FloatArray, IntArray
 
@@ -37,7 +37,7 @@ def calibrate(parts: Parts, layout: Layout, k: int, patience: float) -> Calibrat
         return Calibration(np.r_[0.0, np.ones(n_modules)], np.ones(n_modules), float(FIRST_PER_NEIGHBOR))
     own = np.unique(np.linspace(0, layout.n_rows - 1, QUERIES).astype(np.int64))
     queries = base_rows(parts, layout, own, patience)
-    search = Search(parts, layout, np.ones(n_modules), n_modules)
+    search = TwoRoundSearch(parts, layout, np.ones(n_modules), n_modules)
     per_neighbor = float(FIRST_PER_NEIGHBOR)
     while True:
         n_nearest = int(per_neighbor * (k + 1))

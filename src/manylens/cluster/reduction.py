@@ -25,7 +25,7 @@ SECONDS_BETWEEN_LINES = 1.0  # of progress
 Work = Callable[..., Any]  # work(shared, number, *arguments) gives the summary of one block
 
 
-class Part(NamedTuple):
+class BlockSummary(NamedTuple):
     """The summary of the blocks first ... last."""
 
     first: int
@@ -92,7 +92,7 @@ def reduce_blocks(blocks: Blocks, work: Work, stage: str, runner: Runner, shared
     return runner.compute(named(get_summary, f"manylens-{stage}-result")(tree), blocks, stage)
 
 
-def parts_here(blocks: Blocks, work: Work, stage: str, runner: Runner, shared: Any) -> Iterator[Part]:
+def parts_here(blocks: Blocks, work: Work, stage: str, runner: Runner, shared: Any) -> Iterator[BlockSummary]:
     """Parts of batches in memory, one after the other."""
     said = time.monotonic()
     for number, arguments in enumerate(blocks):
@@ -118,34 +118,34 @@ def reduction_graph(blocks: Blocks, work: Work, stage: str, shared: Any) -> Any:
     return merge_tree(parts, merge)
 
 
-def work_on(work: Work, shared: Any, number: int, *arguments: Any) -> Part:
+def work_on(work: Work, shared: Any, number: int, *arguments: Any) -> BlockSummary:
     """The part of one block, with one BLAS thread so that its bits do not depend on the machine's cores."""
-    with naming(f"Block {number} (the first is 0)"), one_blas_thread():
-        return Part(number, number, work(shared, number, *arguments))
+    with errors_name_block(f"Block {number} (the first is 0)"), one_blas_thread():
+        return BlockSummary(number, number, work(shared, number, *arguments))
 
 
-def merge_into(one: Part, other: Part) -> Part:
+def merge_into(one: BlockSummary, other: BlockSummary) -> BlockSummary:
     """Merge two neighboring parts, in place."""
-    with naming(f"Blocks {span(one)} and {span(other)} do not fit together"), one_blas_thread():
-        return Part(one.first, other.last, one.summary.merge(other.summary))
+    with errors_name_block(f"Blocks {span(one)} and {span(other)} do not fit together"), one_blas_thread():
+        return BlockSummary(one.first, other.last, one.summary.merge(other.summary))
 
 
-def merge_copies(one: Part, other: Part) -> Part:
+def merge_copies(one: BlockSummary, other: BlockSummary) -> BlockSummary:
     """Merge two neighboring parts without changing them: dask may need them again if a worker dies."""
     return merge_into(copy.deepcopy(one), other)
 
 
-def get_summary(part: Part) -> Any:
+def get_summary(part: BlockSummary) -> Any:
     """The summary of a part."""
     return part.summary
 
 
-def span(part: Part) -> str:
+def span(part: BlockSummary) -> str:
     """The numbers of the blocks of a part."""
     return str(part.first) if part.first == part.last else f"{part.first}-{part.last}"
 
 
-class naming:
+class errors_name_block:
     """Context that puts the name of the block in front of an error."""
 
     def __init__(self, name: str) -> None:

@@ -7,12 +7,12 @@ from typing import Literal
 
 import numpy as np
 
-from manylens.cluster.sources import Layout
+from manylens.cluster.index_layout import Layout
 from manylens.typing import AnyArray, IntArray
 
 
 @dataclass(frozen=True)
-class Choice:
+class RowFilter:
     """Chosen rows of a segment in the shortest of three forms: their numbers, those of the rest, or bits."""
 
     n_rows: int  # of the segment
@@ -21,8 +21,8 @@ class Choice:
     data: AnyArray
 
     @classmethod
-    def of(cls, rows: IntArray, n_rows: int) -> Choice:
-        """The choice of these rows (m,), ascending, out of `n_rows`."""
+    def of(cls, rows: IntArray, n_rows: int) -> RowFilter:
+        """The filter that lets these rows (m,), ascending, of `n_rows` through."""
         n_chosen, n_bytes = len(rows), -(-n_rows // 8)
         if 4 * n_chosen <= n_bytes:
             return cls(n_rows, n_chosen, "rows", rows.astype(np.uint32))
@@ -41,7 +41,7 @@ class Choice:
         return np.flatnonzero(np.unpackbits(self.data, count=self.n_rows))
 
 
-def choices_of(layout: Layout, stored: IntArray | None) -> dict[str, Choice]:
+def row_filters(layout: Layout, stored: IntArray | None) -> dict[str, RowFilter]:
     """Rows that may be found in each segment, by uid; segments in which all may be found are left out.
 
     `stored` are rows (m,), ascending, counted with those that were removed; None means all. Rows that were
@@ -53,9 +53,9 @@ def choices_of(layout: Layout, stored: IntArray | None) -> dict[str, Choice]:
         stored = np.intersect1d(stored, layout.kept, assume_unique=True)
     if stored is None:
         return {}
-    choices = {}
+    filters = {}
     for segment in layout.segments:
         start, stop = np.searchsorted(stored, [segment.first, segment.first + segment.n_rows])
         if stop - start < segment.n_rows:
-            choices[segment.uid] = Choice.of(stored[start:stop] - segment.first, segment.n_rows)
-    return choices
+            filters[segment.uid] = RowFilter.of(stored[start:stop] - segment.first, segment.n_rows)
+    return filters

@@ -6,9 +6,9 @@ from manylens._lazy import attach
 
 if TYPE_CHECKING:
     from manylens.ensembles.diversity_search import DiversitySearchCV
-    from manylens.ensembles.neighbors import ModuleNeighbors
-    from manylens.ensembles.retrieval import RetrievalPrecision, retrieval_precision
-    from manylens.ensembles.scan_neighbors import ScanNeighborsClassifier
+    from manylens.ensembles.module_neighbors import ModuleNeighbors
+    from manylens.ensembles.precision import RetrievalPrecision, retrieval_precision
+    from manylens.ensembles.scan_classifier import ScanNeighborsClassifier
     from manylens.ensembles.voting import ModuleVotingClassifier, ModuleVotingRegressor
 
 __all__ = [
@@ -25,9 +25,9 @@ __getattr__, __dir__ = attach(
     __name__,
     {
         "manylens.ensembles.diversity_search": ["DiversitySearchCV"],
-        "manylens.ensembles.neighbors": ["ModuleNeighbors"],
-        "manylens.ensembles.retrieval": ["RetrievalPrecision", "retrieval_precision"],
-        "manylens.ensembles.scan_neighbors": ["ScanNeighborsClassifier"],
+        "manylens.ensembles.module_neighbors": ["ModuleNeighbors"],
+        "manylens.ensembles.precision": ["RetrievalPrecision", "retrieval_precision"],
+        "manylens.ensembles.scan_classifier": ["ScanNeighborsClassifier"],
         "manylens.ensembles.voting": ["ModuleVotingClassifier", "ModuleVotingRegressor"],
     },
 )

@@ -10,15 +10,15 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from manylens.ensembles.faiss_finder import FaissFinder
-from manylens.native.bulk_links import link_all
+from manylens.native.graph_building import link_all
 from manylens.native.nearest import (
-    FINISH_BLOCK,
+    COMPLETE_BLOCK,
     QUERY_BLOCK,
     HeldRows,
     LeadingColumns,
     SelectedRows,
+    complete_lists,
     drop_self,
-    finish,
     first_lists,
     rerank,
     scan_smallest,
@@ -180,9 +180,9 @@ class ScanFinder(CheckedState):
         distances, rows = lists[0].copy(), lists[1].copy()
 
         def complete(b: slice) -> None:
-            finish(scored[b], base, shift[b], queries[b], points, distances[b], rows[b])
+            complete_lists(scored[b], base, shift[b], queries[b], points, distances[b], rows[b])
 
-        over_blocks(complete, len(queries), FINISH_BLOCK, n_jobs)
+        over_blocks(complete, len(queries), COMPLETE_BLOCK, n_jobs)
         return distances, rows
 
     def nearest(
@@ -204,7 +204,7 @@ class ScanFinder(CheckedState):
         def search(b: slice) -> Lists:
             if len(chosen) < 8 * m:
                 lists = first_lists(scored[b], base, queries[b], points, k)
-                return finish(scored[b], base, shift[b], queries[b], points, *lists)
+                return complete_lists(scored[b], base, shift[b], queries[b], points, *lists)
             keys, numbers = scan_smallest(scored[b], base, m, CHOSEN_SAMPLE)
             bounds = keys + shift[b][:, None]
             distances, rows = rerank(queries[b], points, chosen[numbers], bounds, k)
@@ -212,7 +212,7 @@ class ScanFinder(CheckedState):
             if len(rest):
                 some = b.start + rest
                 lists = distances[rest], rows[rest]
-                found = finish(scored[some], base, shift[some], queries[some], points, *lists)
+                found = complete_lists(scored[some], base, shift[some], queries[some], points, *lists)
                 distances[rest], rows[rest] = found
             return distances, rows
 
@@ -235,7 +235,7 @@ class ScanFinder(CheckedState):
         def collect(b: slice) -> None:
             found[b] = within(scored[b], base, shift[b], queries[b], points, radius)
 
-        over_blocks(collect, len(queries), FINISH_BLOCK, n_jobs)
+        over_blocks(collect, len(queries), COMPLETE_BLOCK, n_jobs)
         return found
 
     def _base(self, chosen: IntArray | None) -> FloatArray | SelectedRows:

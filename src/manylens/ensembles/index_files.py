@@ -11,8 +11,8 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.ensembles.faiss_finder import import_faiss
-from manylens.ensembles.index import SearchIndex, check_same_modules, index_file
-from manylens.ensembles.representation import resolve_modules
+from manylens.ensembles.search_coordinates import resolve_modules
+from manylens.ensembles.search_index import SearchIndex, check_same_modules, index_file
 from manylens.persistence.save_and_load import load, save
 from manylens.typing import ModuleSet
 from manylens.validation import check_flag
@@ -114,7 +114,7 @@ class IndexFiles:
         """
         check_is_fitted(self)
         faiss, index = import_faiss(), self.index_
-        rows = index.outside(index.coordinates[:, : index.plan.n_leading])
+        rows = index.to_module_units(index.coordinates[:, : index.plan.n_leading])
         with np.errstate(over="ignore"):
             rows = np.ascontiguousarray(rows, dtype=np.float32)
         if not np.isfinite(rows).all():

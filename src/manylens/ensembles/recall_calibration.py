@@ -12,7 +12,7 @@ from sklearn.utils import gen_batches
 
 from manylens.ensembles.faiss_finder import FaissFinder
 from manylens.ensembles.finders import LeadingScan, ScanFinder, rank_leading
-from manylens.ensembles.representation import FramedRows
+from manylens.ensembles.search_coordinates import FramedRows
 from manylens.native.nearest import drop_self, largest_norm, nearest
 from manylens.native.search_graph import Progress
 from manylens.native.threads import one_blas_thread
@@ -20,11 +20,11 @@ from manylens.reprs import result_table
 from manylens.typing import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
-    from manylens.ensembles.index import SearchIndex
+    from manylens.ensembles.search_index import SearchIndex
 
 RowSource: TypeAlias = FloatArray | FramedRows  # rows by number, (n, D)
 
-QUERIES = 256  # queries for calibration
+N_CALIBRATION_QUERIES = 256  # queries for calibration
 FEW_MISSED = 0.995  # from this recall on, more queries check the calibration
 AT_ONCE = 512  # rows of the base per matrix product
 IN_A_SCAN = 65536  # rows of the base per scan for exact neighbors
@@ -98,27 +98,29 @@ def calibration_queries(points: FloatArray, queries: FloatArray | None = None) -
 
 def calibration_rows(n: int) -> IntArray:
     """At most 256 of n rows, evenly spaced."""
-    return np.unique(np.linspace(0, n - 1, QUERIES).astype(np.int64))
+    return np.unique(np.linspace(0, n - 1, N_CALIBRATION_QUERIES).astype(np.int64))
 
 
-def calibrated(index: SearchIndex, request: SearchRequest, queries: FloatArray | None = None) -> SearchIndex:
+def calibrate_index(
+    index: SearchIndex, request: SearchRequest, queries: FloatArray | None = None
+) -> SearchIndex:
     """The index with a plan that meets the request, calibrated with the queries or with rows of the base."""
-    index = index.joined()
+    index = index.with_dense_rows()
     points = index.coordinates
     sample = calibration_queries(points, queries)
     if index.method == "nested" and index.backend != "faiss":
-        return calibrated_nested(index, request, sample)
+        return calibrate_nested(index, request, sample)
     n_leading = min(request.n_leading or DEFAULT_LEADING, points.shape[1])
-    index = index.planned(SearchPlan(n_leading, DEFAULT_CANDIDATES), request.n_jobs)
+    index = index.with_plan(SearchPlan(n_leading, DEFAULT_CANDIDATES), request.n_jobs)
     if index.method == "nested" and request.n_candidates is None:
         finder = index.finders[0]
         assert isinstance(finder, FaissFinder)
-        plan = choose_list_plan(finder, points, n_leading, sample, request.n_neighbors, request.recall)
-        index = index.planned(plan)
+        plan = choose_faiss_plan(finder, points, n_leading, sample, request.n_neighbors, request.recall)
+        index = index.with_plan(plan)
     return index
 
 
-def calibrated_nested(
+def calibrate_nested(
     index: SearchIndex,
     request: SearchRequest,
     sample: CalibrationQueries,
@@ -133,7 +135,7 @@ def calibrated_nested(
     coordinates, if known. If a graph cannot reach the recall, the index scans instead.
     """
     graph, chooser = index.backend == "graph", sample
-    plan = choose_scan_plan(
+    plan = choose_leading_plan(
         index.coordinates,
         sample,
         request.n_neighbors,
@@ -145,7 +147,9 @@ def calibrated_nested(
         ordered=index.axes.axes.shape[1],
         known=known,
     )
-    index = index.planned(plan, request.n_jobs, print_progress(len(index.rows)) if request.verbose else None)
+    index = index.with_plan(
+        plan, request.n_jobs, print_progress(len(index.rows)) if request.verbose else None
+    )
     if request.n_candidates is not None:
         return index
     if sample.own is not None:  # check the plan with other rows than those that chose it
@@ -157,20 +161,20 @@ def calibrated_nested(
     exact = exact_neighbors(index.coordinates, sample, k, request.n_jobs)[0] if exact is None else exact
     finder = index.finders[0]
     if isinstance(finder, ScanFinder):
-        rounding = finder.rounding(index.seen_by(0, sample.coordinates), index.coordinates.shape[1])
+        rounding = finder.rounding(index.finder_columns(0, sample.coordinates), index.coordinates.shape[1])
         if np.mean(exact[:, -1] ** 2 < 2 * rounding) > 1 - request.recall:  # float32 cannot tell rows apart
-            return index.planned(replace(plan, prove=True))
+            return index.with_plan(replace(plan, prove=True))
 
     def suffices(candidates: float) -> bool:
-        tried = index.planned(replace(plan, candidates_per_neighbor=candidates))
+        tried = index.with_plan(replace(plan, candidates_per_neighbor=candidates))
         return is_enough(recalls(tried, sample, exact, request.n_jobs), request.recall, graph=graph)
 
     candidates = fewest_candidates(suffices, plan.candidates_per_neighbor, graph=graph)
     if candidates is None and graph:
-        return calibrated_nested(index.found_by("numpy"), request, chooser, neighbors, known, exact)
+        return calibrate_nested(index.with_backend("numpy"), request, chooser, neighbors, known, exact)
     if candidates is None:
-        return index.planned(replace(plan, prove=True))
-    return index.planned(replace(plan, candidates_per_neighbor=candidates))
+        return index.with_plan(replace(plan, prove=True))
+    return index.with_plan(replace(plan, candidates_per_neighbor=candidates))
 
 
 def fewest_candidates(suffices: Callable[[float], bool], first: float, *, graph: bool) -> float | None:
@@ -207,7 +211,7 @@ def recalls(
 ) -> FloatArray:
     """Fraction (s,) of the neighbors found for each query that are as near as the exact ones (s, k)."""
     found = index.search(sample.coordinates, exact.shape[1], None, n_jobs, own=sample.own).distances
-    shares: FloatArray = as_near(found, index.outside(exact)).mean(axis=1)
+    shares: FloatArray = as_near(found, index.to_module_units(exact)).mean(axis=1)
     return shares
 
 
@@ -221,7 +225,9 @@ def is_enough(shares: FloatArray, recall: float, *, graph: bool) -> bool:
     return bool(shares.mean() - margin >= recall)
 
 
-def leading_index(index: SearchIndex, request: SearchRequest) -> tuple[SearchIndex, MeasuredRecall]:
+def calibrate_with_fewest_coordinates(
+    index: SearchIndex, request: SearchRequest
+) -> tuple[SearchIndex, MeasuredRecall]:
     """The index with as few of its coordinates as the recall of the neighbors by all of them needs.
 
     It keeps all of them if at most half could be left out. Also returns its recall in the input space.
@@ -233,7 +239,7 @@ def leading_index(index: SearchIndex, request: SearchRequest) -> tuple[SearchInd
     sample, n_sample = CalibrationQueries(points[chosen], chosen), len(chosen)
     k = min(request.n_neighbors, len(points) - 1)
     if k < 1:
-        return calibrated_nested(index, request, sample), measured_recall(index, points, "input", request)
+        return calibrate_nested(index, request, sample), measured_recall(index, points, "input", request)
     own = np.concatenate([chosen, held_out_rows(len(points), request.recall)])
     distances, rows = exact_neighbors(points, CalibrationQueries(points[own], own), k, request.n_jobs)
     neighbors, exact = rows[:n_sample], distances[n_sample:]
@@ -242,11 +248,11 @@ def leading_index(index: SearchIndex, request: SearchRequest) -> tuple[SearchInd
     for width in [] if known is None else widths[narrow_enough(known, k, request.recall)]:
         fewer = index.leading(int(width))
         shorter = CalibrationQueries(sample.coordinates[:, :width], sample.own)
-        fewer = calibrated_nested(fewer, request, shorter, neighbors, known)
+        fewer = calibrate_nested(fewer, request, shorter, neighbors, known)
         measured = measured_recall(fewer, points, "input", request, exact)
         if measured.recall >= request.recall:
             return fewer, measured
-    index = calibrated_nested(index, request, sample, neighbors, known, exact)
+    index = calibrate_nested(index, request, sample, neighbors, known, exact)
     return index, measured_recall(index, points, "input", request, exact)
 
 
@@ -289,7 +295,7 @@ def recall_for_queries(index: SearchIndex, queries: FloatArray, request: SearchR
     k = min(request.n_neighbors, len(index.rows))
     exact, _ = exact_neighbors(index.coordinates, CalibrationQueries(queries, None), k, request.n_jobs)
     found = index.search(queries, k, request.n_candidates, request.n_jobs).distances
-    shares = as_near(found, index.outside(exact)).mean(axis=1)
+    shares = as_near(found, index.to_module_units(exact)).mean(axis=1)
     error = float(np.std(shares) / np.sqrt(len(queries)))
     return MeasuredRecall(float(shares.mean()), error, 1.0, "input", len(queries), k)
 
@@ -299,7 +305,7 @@ def held_out_rows(n: int, recall: float) -> IntArray:
 
     At most 256, or 1024 if so few neighbors may be missed that 256 queries would hardly miss one.
     """
-    many = QUERIES if recall < FEW_MISSED else 4 * QUERIES
+    many = N_CALIBRATION_QUERIES if recall < FEW_MISSED else 4 * N_CALIBRATION_QUERIES
     rows = np.unique(np.linspace(0, n - 1, 2 * many + 1).astype(np.int64)[1::2])
     others = np.setdiff1d(rows, calibration_rows(n))
     return others if len(others) else rows
@@ -322,7 +328,7 @@ def graph_recall(recall: float) -> float:
     return recall + (1 - recall) / 5
 
 
-def choose_scan_plan(
+def choose_leading_plan(
     points: FloatArray,
     queries: CalibrationQueries,
     n_neighbors: int,
@@ -370,7 +376,7 @@ def choose_scan_plan(
     return SearchPlan(int(widths[enough[0]]), n_candidates / n_neighbors)
 
 
-def choose_list_plan(
+def choose_faiss_plan(
     finder: FaissFinder,
     points: FloatArray,
     n_leading: int,

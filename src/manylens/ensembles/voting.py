@@ -22,7 +22,7 @@ from sklearn.utils import Tags, check_array, check_consistent_length, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from manylens.ensembles.representation import (
+from manylens.ensembles.search_coordinates import (
     fit_modules,
     module_views,
     resolve_modules,

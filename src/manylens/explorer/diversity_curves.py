@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.neighbors import NearestNeighbors
 
-from manylens.ensembles.retrieval import retrieval_precision
+from manylens.ensembles.precision import retrieval_precision
 from manylens.typing import FloatArray, IntArray
 from manylens.validation import safe_scale, times_power
 

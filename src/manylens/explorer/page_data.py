@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.ensembles.representation import finite_columns, module_views
+from manylens.ensembles.search_coordinates import finite_columns, module_views
 from manylens.explorer.diversity_curves import diversity_curves
 from manylens.explorer.images import image_bytes, image_query
 from manylens.explorer.similarities import module_similarities, sample_of

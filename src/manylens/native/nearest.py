@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import gammainc
 
 from manylens.native.compiling import compiled, inlined
-from manylens.native.lock import release, retake
+from manylens.native.gil import release, retake
 from manylens.native.prefetching import AHEAD, fetch
 from manylens.native.split_rows import NO_GRID, STEP, Points, SplitRows, squared_distance
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
@@ -21,8 +21,8 @@ QUERY_BLOCK = 512  # queries per block, the unit of work of one thread
 SAMPLE = 2048  # rows in the sample that determines limits
 MISSES = 0.005  # fraction of queries whose limit may be too low (they are scanned again)
 FEW = 16  # number of candidates up to which limits from the first rows are as good as from a sample
-FINISH_ROWS = 512  # rows per matrix product in `finish`
-FINISH_BLOCK = 128  # queries per block in `finish`
+COMPLETE_ROWS = 512  # rows per matrix product in `complete_lists`
+COMPLETE_BLOCK = 128  # queries per block in `complete_lists`
 HELD = 1024  # candidates up to which ranking keeps Python's lock
 NO_BOUNDS = np.empty((0, 0))
 NO_NUMBERS = np.empty(0, dtype=np.int64)
@@ -258,7 +258,7 @@ def nearest(distances: FloatArray, rows: IntArray, k: int) -> tuple[FloatArray, 
     return np.take_along_axis(distances, order, 1), np.take_along_axis(rows, order, 1)
 
 
-def parts_of(points: Points) -> tuple[FloatArray, IntArray, IntArray, float]:
+def distance_arguments(points: Points) -> tuple[FloatArray, IntArray, IntArray, float]:
     """Rows as arguments of `squared_distance`; whole ones have no grid."""
     if isinstance(points, SplitRows):
         return points.rest, points.low, points.grid, points.unit
@@ -281,7 +281,7 @@ def measure(
 
 
 @inlined
-def put(total: float, row: int, near: FloatArray, rows: IntArray) -> None:
+def insert_neighbor(total: float, row: int, near: FloatArray, rows: IntArray) -> None:
     """Insert a row into the list (k,) of the nearest so far, if it is nearer than the last; ties by row.
 
     Empty places have row -1, and a distance that a new row may not exceed.
@@ -310,7 +310,10 @@ def rank(
     distances: FloatArray,
     rows: IntArray,
 ) -> None:
-    """Put the nearest candidates on lists (n_queries, k), ascending, ties by row; rows are `parts_of`."""
+    """Put the nearest candidates on lists (n_queries, k), ascending, ties by row.
+
+    The rows of the base are given by `distance_arguments`.
+    """
     last, bounded, n_candidates = distances.shape[1] - 1, bounds.size > 0, candidates.shape[1]
     state = release(candidates.size > HELD)
     for i in range(candidates.shape[0]):
@@ -321,7 +324,7 @@ def rank(
             if j >= 0 and candidates[i, j] >= 0 and not (bounded and bounds[i, j] > near[last]):
                 row = candidates[i, j]
                 total = squared_distance(queries[i], row, points, low, grid, unit, near[last])
-                put(total, row, near, rows[i])
+                insert_neighbor(total, row, near, rows[i])
     retake(state)
 
 
@@ -337,7 +340,7 @@ def rerank(
     distances.fill(np.inf)
     rows.fill(-1)
     given = NO_BOUNDS if bounds is None else bounds
-    rank(queries, *parts_of(points), candidates, given, distances, rows)
+    rank(queries, *distance_arguments(points), candidates, given, distances, rows)
     return distances, rows
 
 
@@ -350,7 +353,7 @@ def rerank_union(
     return rerank(queries, points, candidates, None, k)
 
 
-def finish(
+def complete_lists(
     scored: FloatArray,
     base: Scanned,
     shift: FloatArray,
@@ -367,10 +370,10 @@ def finish(
     distances[:] = distances[:, -1:] * (1 + queries.shape[1] * np.finfo(points.dtype).eps)
     rows[:] = -1
     numbers = base.numbers if isinstance(base, SelectedRows) else NO_NUMBERS
-    for first in range(0, len(base), FINISH_ROWS):
-        scores = scored @ base[first : first + FINISH_ROWS].T
-        some = numbers[first : first + FINISH_ROWS]
-        take_below(scores, first, some, shift, queries, *parts_of(points), distances, rows)
+    for first in range(0, len(base), COMPLETE_ROWS):
+        scores = scored @ base[first : first + COMPLETE_ROWS].T
+        some = numbers[first : first + COMPLETE_ROWS]
+        take_below(scores, first, some, shift, queries, *distance_arguments(points), distances, rows)
     return distances, rows
 
 
@@ -390,7 +393,7 @@ def take_below(
 ) -> None:
     """Put each row of a tile on the lists whose last distance is not below the row's lower bound.
 
-    `numbers` are the rows of the tile, if they do not follow each other; rows are `parts_of`.
+    `numbers` are the rows of the tile, if they do not follow each other; rows are `distance_arguments`.
     """
     last = distances.shape[1] - 1
     for i in range(scores.shape[0]):
@@ -406,14 +409,14 @@ def take_below(
                 if score[j] <= below:
                     row = numbers[start + j] if len(numbers) else first_row + start + j
                     total = squared_distance(queries[i], row, points, low, grid, unit, near[last])
-                    put(total, row, near, rows[i])
+                    insert_neighbor(total, row, near, rows[i])
                     below = np.nextafter(np.float32(near[last] - shift[i]), np.float32(np.inf))
 
 
 def first_lists(
     scored: FloatArray, base: Scanned, queries: FloatArray, points: Points, k: int
 ) -> tuple[FloatArray, IntArray]:
-    """The k nearest by score of the first rows, as lists for `finish` to make exact."""
+    """The k nearest by score of the first rows, as lists for `complete_lists` to make exact."""
     scores = scored @ base[: max(TILE, 4 * k)].T
     near: IntArray = np.argpartition(scores, min(k, scores.shape[1]) - 1, axis=1)[:, :k]
     if isinstance(base, SelectedRows):
@@ -429,13 +432,13 @@ def within(
     points: Points,
     radius: float,
 ) -> list[tuple[FloatArray, IntArray]]:
-    """Squared distances up to a radius, ascending, and rows, for each query; arguments as in `finish`."""
+    """Squared distances up to a radius, ascending, and rows, per query; arguments as in `complete_lists`."""
     found: list[list[tuple[FloatArray, IntArray]]] = [[] for _ in queries]
     with np.errstate(over="ignore"):  # all rows are within a radius whose square is infinite
         limit = (points.dtype.type(radius) ** 2 - shift).astype(np.float32)
     below = np.nextafter(limit, np.float32(np.inf))
-    for first in range(0, len(base), FINISH_ROWS):
-        scores = scored @ base[first : first + FINISH_ROWS].T
+    for first in range(0, len(base), COMPLETE_ROWS):
+        scores = scored @ base[first : first + COMPLETE_ROWS].T
         for i in np.flatnonzero((scores <= below[:, None]).any(axis=1)):
             rows: IntArray = first + np.flatnonzero(scores[i] <= below[i])
             rows = base.numbers[rows] if isinstance(base, SelectedRows) else rows

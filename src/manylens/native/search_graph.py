@@ -17,7 +17,7 @@ import numpy as np
 from scipy import sparse
 
 from manylens.native.compiling import compiled, inlined
-from manylens.native.lock import release, retake
+from manylens.native.gil import release, retake
 from manylens.native.prefetching import AHEAD, fetch
 from manylens.native.threads import over_blocks
 from manylens.typing import FloatArray, IntArray

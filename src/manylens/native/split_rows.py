@@ -104,7 +104,7 @@ def squared_distance(
     unit: float,
     limit: float,
 ) -> np.floating[Any]:
-    """Squared distance to a row given by `parts_of`, or some number above the limit if the distance is."""
+    """Squared distance to a row, given by `distance_arguments`; above the limit, some number that also is."""
     total, lead, start = query.dtype.type(0), grid.shape[1], 0
     if lead > 0:
         high, less, step = grid[row], low[row][:lead], query.dtype.type(unit)

@@ -108,7 +108,7 @@ def empty_lists(shape: tuple[int, ...]) -> Lists:
 
 
 @compiled(cache=False)
-def put(total: float, row: int, distances: FloatArray, rows: IntArray) -> None:
+def insert_neighbor(total: float, row: int, distances: FloatArray, rows: IntArray) -> None:
     """Insert a row that is nearer than the last into lists (k,); earlier rows win among equals."""
     place = len(rows) - 1
     while place > 0 and total < distances[place - 1]:
@@ -140,7 +140,7 @@ def scan_groups(
             if total > limit:
                 break
         if total <= limit and total < distances[end] and row != skipped:
-            put(total, row, distances, rows)
+            insert_neighbor(total, row, distances, rows)
             limit = min(limit, distances[end])
 
 
@@ -235,4 +235,4 @@ def take_near(
     if hits:
         for j in range(size):
             if sums[j] < distances[end] and first + j != skipped:
-                put(sums[j], first + j, distances, rows)
+                insert_neighbor(sums[j], first + j, distances, rows)

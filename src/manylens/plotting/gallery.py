@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.ensembles.retrieval import module_neighbors, rerank
+from manylens.ensembles.precision import module_neighbors, rerank
 from manylens.plotting.style import (
     WRONG_COLOR,
     Display,

@@ -21,10 +21,7 @@ from threading import Lock
 from typing import Any
 
 from manylens.cluster.dask_runner import ASK_SECONDS, blamed_key, distributed, graph_may_hold, keys_of
-from manylens.cluster.local_parts import Enough, Request, Slot, part_name
-from manylens.cluster.parts import Part, build_part
-from manylens.cluster.reduction import keyed, literal
-from manylens.cluster.sources import (
+from manylens.cluster.index_layout import (
     Layout,
     RowBlock,
     SavedBlock,
@@ -33,6 +30,9 @@ from manylens.cluster.sources import (
     read_saved,
     take,
 )
+from manylens.cluster.local_parts import Enough, Request, Slot, part_name
+from manylens.cluster.parts import Part, build_part
+from manylens.cluster.reduction import keyed, literal
 
 logger = logging.getLogger("manylens")
 

@@ -8,8 +8,8 @@ import numpy as np
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.ensembles.index import Neighbors, SearchIndex, check_candidates
-from manylens.ensembles.representation import is_plain
+from manylens.ensembles.search_coordinates import is_plain
+from manylens.ensembles.search_index import Neighbors, SearchIndex, check_candidates
 from manylens.typing import FloatArray, IntArray, MatrixLike
 from manylens.validation import check_count, plain_conversion_errors
 
@@ -37,9 +37,9 @@ class CoordinateSearch:
         n_jobs: int | None
 
         def _check_layout(self) -> None: ...
-        def _enter(self, index: SearchIndex, X: MatrixLike) -> FloatArray: ...
+        def _query_coordinates(self, index: SearchIndex, X: MatrixLike) -> FloatArray: ...
         def _check_neighbors(self, index: SearchIndex, n_neighbors: int | None) -> int: ...
-        def _effort(self) -> tuple[int | None, int | None]: ...
+        def _search_options(self) -> tuple[int | None, int | None]: ...
 
     def coordinates(self, X: MatrixLike) -> FloatArray:
         """Map rows to coordinates whose squared distance is the mean squared distance over modules.
@@ -56,7 +56,7 @@ class CoordinateSearch:
         """
         check_is_fitted(self)
         index = self.index_
-        return index.outside(self._enter(index, X))
+        return index.to_module_units(self._query_coordinates(index, X))
 
     def search(self, coordinates: FloatArray, n_neighbors: int | None = None) -> Neighbors:
         """Nearest rows of the base for queries given by their coordinates.
@@ -78,7 +78,9 @@ class CoordinateSearch:
         self._check_layout()
         index = self.index_
         k = self._check_neighbors(index, n_neighbors)
-        return index.search(index.inside(check_queries(index, coordinates)), k, *self._effort())
+        return index.search(
+            index.to_frame_units(check_queries(index, coordinates)), k, *self._search_options()
+        )
 
     def module_candidates(self, queries: FloatArray, module: int, n_neighbors: int) -> IntArray:
         """Nearest rows in one module, which one machine can compute; only with method="paper".
@@ -103,7 +105,7 @@ class CoordinateSearch:
         k = self._check_neighbors(index, n_neighbors)
         if check_count(module, "module", minimum=0) >= index.n_finders:
             raise ValueError(f"module={module} does not exist: this index has {index.n_finders} to search.")
-        queries = index.inside(check_queries(index, queries))
+        queries = index.to_frame_units(check_queries(index, queries))
         return index.module_candidates(queries, module, k, self.n_jobs)
 
     def rank_candidates(
@@ -127,7 +129,7 @@ class CoordinateSearch:
         """
         check_is_fitted(self)
         index = self.index_
-        queries = index.inside(check_queries(index, queries))
+        queries = index.to_frame_units(check_queries(index, queries))
         candidates = check_candidates(candidates, len(queries), len(index.rows))
         k = check_count(n_neighbors, "n_neighbors")
         too_few = f"Some queries have fewer than n_neighbors={k} different candidates: give more."
@@ -136,4 +138,4 @@ class CoordinateSearch:
         distances, rows = index.rank(queries, candidates, k, self.n_jobs)
         if np.any(rows[:, k - 1] < 0):
             raise ValueError(too_few)
-        return index.outside(np.sqrt(distances)), rows
+        return index.to_module_units(np.sqrt(distances)), rows

@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.ensembles.finders import ScanFinder, rank_leading
-from manylens.ensembles.representation import check_near, frame_of
+from manylens.ensembles.search_coordinates import check_near, frame_of
 from manylens.scoring import PlainScoreMixin
 from manylens.typing import AnyArray, FloatArray, MatrixLike
 from manylens.validation import check_count, check_jobs, restore_on_error, validate_classes, validate_rows

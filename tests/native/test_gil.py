@@ -5,7 +5,7 @@ import threading
 import numpy as np
 
 from manylens.native.compiling import compiled
-from manylens.native.lock import release, retake
+from manylens.native.gil import release, retake
 from tests.native.plain_python import forms
 
 

@@ -3,7 +3,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from manylens import ModularKernelPCA, ModuleNeighbors, retrieval_precision
-from manylens.ensembles.retrieval import RetrievalPrecision, module_neighbors, rerank
+from manylens.ensembles.precision import RetrievalPrecision, module_neighbors, rerank
 
 
 def test_precision_is_the_mean_share_of_common_rows():

@@ -1,4 +1,4 @@
-"""Sources of the rows of a base: arrays, files, dask blocks or saved parts, cut into row shards."""
+"""Layout of an index: its rows, from arrays, files, dask blocks or saved parts, cut into row shards."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from sklearn.utils import check_array
 from manylens.cluster import files
 from manylens.cluster.blocks import Blocks, naming_text, read_blocks
 from manylens.cluster.dask_runner import Runner
-from manylens.cluster.reduction import count_rows, named, naming, with_first_rows
-from manylens.ensembles.representation import dense, finite_columns, module_views, transform_rows
+from manylens.cluster.reduction import count_rows, errors_name_block, named, with_first_rows
+from manylens.ensembles.search_coordinates import dense, finite_columns, module_views, transform_rows
 from manylens.native.threads import one_blas_thread
 from manylens.persistence import load
 from manylens.typing import AnyArray, FloatArray, IntArray
@@ -217,7 +217,7 @@ def file_blocks(paths: Sequence[Path], n_shards: int) -> list[RowBlock]:
     """Blocks of rows of files, in the order of the files, for at least `n_shards` shards."""
     shapes = []
     for path in paths:
-        with naming(f"File {path.name}"):
+        with errors_name_block(f"File {path.name}"):
             shapes.append(files.row_shape(path))
     least = 1 if n_shards == 1 else PIECES * n_shards  # files of any length make shards of about one size
     most = max(1, min(ARRAY_ROWS, sum(n_rows for n_rows, _ in shapes) // least))
@@ -230,7 +230,7 @@ def file_blocks(paths: Sequence[Path], n_shards: int) -> list[RowBlock]:
 
 def read_file(name: str, file: RowFile) -> Any:
     """The rows of a file; errors name it."""
-    with naming(name):
+    with errors_name_block(name):
         return file.read()
 
 
@@ -257,7 +257,7 @@ def segments_of(blocks: Sequence[RowBlock], n_shards: int) -> tuple[Segment, ...
 
 def group_columns(modules: Any, groups: Sequence[Sequence[int]], name: str, rows: Any) -> list[FloatArray]:
     """Columns (n, width) of each group of modules for a block of rows."""
-    with naming(name), one_blas_thread():
+    with errors_name_block(name), one_blas_thread():
         rows = rows.read() if isinstance(rows, RowFile) else rows
         check_names(modules, rows)
         with naming_text(rows):

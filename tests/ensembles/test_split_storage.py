@@ -8,7 +8,7 @@ from tests.ensembles.test_graph import BASE, QUERIES, falling_rows
 
 from manylens import ModuleNeighbors
 from manylens.ensembles.finders import GrowingRows
-from manylens.ensembles.stored_rows import StoredSplit
+from manylens.ensembles.split_storage import StoredSplit
 from manylens.native.search_graph import DEGREE
 
 
@@ -20,7 +20,7 @@ def fitted():
 def whole(index):
     """The same index with all coordinates in one array, as earlier versions stored it."""
     other = copy.copy(index)
-    other.index_ = index.index_.joined()
+    other.index_ = index.index_.with_dense_rows()
     return other
 
 

@@ -15,7 +15,7 @@ import manylens
 from manylens import ModularAutoencoder, ModularKernelPCA, ModuleNeighbors, ModuleVotingClassifier
 from manylens.baselines import PartitionKernelPCA
 from manylens.ensembles.faiss_finder import FaissFinder
-from manylens.ensembles.representation import composite_axes
+from manylens.ensembles.search_coordinates import composite_axes
 
 DIGITS = load_digits().data
 BASE, QUERIES = DIGITS[:1500], DIGITS[1500:]

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from manylens.native import bulk_links
-from manylens.native.bulk_links import (
+from manylens.native import graph_building
+from manylens.native.graph_building import (
     LANES,
     add_upper_links,
     centers_by_graph,
@@ -41,7 +41,7 @@ def points():
 def both_ways(request, monkeypatch):
     """Centers of rows are found by comparing all, and by a graph of the centers."""
     if request.param == "many centers":
-        monkeypatch.setattr(bulk_links, "MOST_CENTERS", 100)
+        monkeypatch.setattr(graph_building, "MOST_CENTERS", 100)
 
 
 def exact(points, queries, k):
@@ -126,10 +126,10 @@ def test_progress_is_reported(points):
 
 
 def test_groups_larger_than_one_product_are_compared_in_parts(points, monkeypatch):
-    monkeypatch.setattr(bulk_links, "LARGEST", 32)
-    groups = nearest_centers(points, ORDER[:100], bulk_links.GROUPS, 1)
+    monkeypatch.setattr(graph_building, "LARGEST", 32)
+    groups = nearest_centers(points, ORDER[:100], graph_building.GROUPS, 1)
     near = nearest_in_groups(points, groups, 100, 1)
-    assert near.shape == (5000, bulk_links.GROUPS * bulk_links.NEAREST)
+    assert near.shape == (5000, graph_building.GROUPS * graph_building.NEAREST)
     assert near.max() < 5000
     assert (near[:, 0] != np.arange(5000)).all()
 
@@ -138,7 +138,7 @@ def test_groups_larger_than_one_product_are_compared_in_parts(points, monkeypatc
 @pytest.mark.parametrize("others_only", [True, False])
 @pytest.mark.parametrize("n", [3, 16, 33, 100])
 def test_the_nearest_of_each_lane_are_taken_in_order(take, others_only, n, monkeypatch):
-    monkeypatch.setattr(bulk_links, "take_nearest", take)
+    monkeypatch.setattr(graph_building, "take_nearest", take)
     rows = np.random.default_rng(n).integers(-9, 9, (n, 3)).astype(np.float32)
     products, out = rows @ rows.T, np.full((n, 6), 99, dtype=np.int32)
     norms = products.diagonal().copy()

@@ -14,26 +14,22 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.ensembles.coordinate_search import CoordinateSearch
+from manylens.ensembles.coordinate_queries import CoordinateSearch
 from manylens.ensembles.finders import FINDERS, ONE_WRITER, Backend
-from manylens.ensembles.index import (
-    METHODS,
-    MIN_NEIGHBORS,
-    Method,
-    SearchIndex,
-)
+from manylens.ensembles.index_changes import IndexChanges
 from manylens.ensembles.index_files import IndexFiles
 from manylens.ensembles.recall_calibration import (
     MeasuredRecall,
     SearchRequest,
-    calibrated,
+    calibrate_index,
+    calibrate_with_fewest_coordinates,
     calibration_rows,
     held_out_rows,
-    leading_index,
     measured_recall,
     recall_for_queries,
 )
-from manylens.ensembles.representation import (
+from manylens.ensembles.row_ids import Where, check_ids, chosen_rows, joined_ids
+from manylens.ensembles.search_coordinates import (
     METRICS,
     FramedRows,
     InputRows,
@@ -54,7 +50,7 @@ from manylens.ensembles.representation import (
     transform_rows,
     widened,
 )
-from manylens.ensembles.row_ids import RowSelection, Where, check_ids, chosen_rows, joined_ids
+from manylens.ensembles.search_index import METHODS, MIN_NEIGHBORS, Method, SearchIndex
 from manylens.reprs import FactsMixin
 from manylens.typing import FloatArray, IntArray, MatrixLike, ModuleSet, Rows
 from manylens.validation import (
@@ -72,7 +68,7 @@ GRAPH_FROM = 20_000  # rows from which a graph answers faster than a scan
 LAYOUT = ("metric", "method", "backend", "n_leading")  # parameters that determine what is stored
 
 
-class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, IndexFiles, BaseEstimator):
+class ModuleNeighbors(FactsMixin, CoordinateSearch, IndexChanges, IndexFiles, BaseEstimator):
     """Search index for the rows with the smallest mean squared distance over all modules.
 
     This is the Euclidean distance between coordinates on the principal axes of all modules. The leading
@@ -203,12 +199,11 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, IndexFiles, Ba
         modules = fit_modules(modules, X, y, fitted)
         Z = finite_columns(base_columns(modules, X))
         axes = composite_axes(Z, tuple(view.shape[1] for view in module_views(modules, dense(Z[:1]))))
-        index = SearchIndex(
-            axes, check_near(axes.coordinates(Z, self.n_jobs), "X"), self.method, self._finds_by(Z.shape[0])
-        )
+        backend = self._resolve_backend(Z.shape[0])
+        index = SearchIndex(axes, check_near(axes.coordinates(Z, self.n_jobs), "X"), self.method, backend)
         given = None if ids is None else check_ids(ids, len(index.rows))
         fitted.measured_, index = self._fitted_index(index, X, modules)
-        index = (index.unrotated(Z) if self.modules is None else index).compacted()
+        index = (index.with_leading_axes(Z) if self.modules is None else index).compacted()
         index.ids = given
         fitted.modules_, fitted.index_, fitted.fitted_as_ = modules, index, self._layout()
         fitted.probe_ = X[:1].copy() if isinstance(X, np.ndarray) else X[:1].toarray()  # checked by `load`
@@ -290,7 +285,7 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, IndexFiles, Ba
         index = self.index_  # once, because another thread may replace it
         distances, rows = self._nearest(index, X, n_neighbors, where)
         rows = rows if index.ids is None else index.ids[rows]
-        return (self._report(distances, X), rows) if return_distance else rows
+        return (self._to_metric(distances, X), rows) if return_distance else rows
 
     def _nearest(
         self, index: SearchIndex, X: MatrixLike | None, n_neighbors: int | None, where: Where = None
@@ -305,9 +300,11 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, IndexFiles, Ba
         k = self._check_neighbors(index, n_neighbors, others_only=X is None, chosen=chosen)
         if X is None:
             own = np.arange(len(index.rows))
-            distances, rows, _ = index.search(index.coordinates, k, *self._effort(), own=own)
+            distances, rows, _ = index.search(index.coordinates, k, *self._search_options(), own=own)
         else:
-            distances, rows, _ = index.search(self._enter(index, X), k, *self._effort(), chosen)
+            distances, rows, _ = index.search(
+                self._query_coordinates(index, X), k, *self._search_options(), chosen
+            )
         return distances, rows
 
     def kneighbors_graph(
@@ -333,12 +330,12 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, IndexFiles, Ba
         check_is_fitted(self)
         index = self.index_
         distances, rows = self._nearest(index, X, n_neighbors)
-        distances = self._report(distances, X)
+        distances = self._to_metric(distances, X)
         values = distances if mode == "distance" else np.ones_like(distances)
         starts = np.arange(0, rows.size + 1, rows.shape[1])
         return sparse.csr_matrix((values.ravel(), rows.ravel(), starts), shape=(len(rows), len(index.rows)))
 
-    def _enter(self, index: SearchIndex, X: MatrixLike) -> FloatArray:
+    def _query_coordinates(self, index: SearchIndex, X: MatrixLike) -> FloatArray:
         """Coordinates of rows in the frame of the axes."""
         if self._is_one_row(X):
             found = index.axes.row_coordinates(X)
@@ -367,7 +364,7 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, IndexFiles, Ba
         """Columns of all modules for rows of the base."""
         return finite_columns(base_columns(self.modules_, validate_rows(self, widened(X))))
 
-    def _enter_base(self, index: SearchIndex, X: MatrixLike) -> FloatArray:
+    def _base_coordinates(self, index: SearchIndex, X: MatrixLike) -> FloatArray:
         """Coordinates of rows of the base in the frame of the axes."""
         return check_near(index.axes.coordinates(self._base_columns(X), self.n_jobs), "X")
 
@@ -383,12 +380,12 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, IndexFiles, Ba
                 index.axes.coordinates(finite_columns(modules.query_columns(X[rows])))
                 for rows in (calibration_rows(X.shape[0]), held_out_rows(X.shape[0], self.recall))
             )
-            index = calibrated(index, request, chooser)
+            index = calibrate_index(index, request, chooser)
             measured = recall_for_queries(index, judge, request)
         elif self.modules is None and self.method == "nested" and self.backend != "faiss":
-            index, measured = leading_index(index, request)
+            index, measured = calibrate_with_fewest_coordinates(index, request)
         else:
-            index = calibrated(index, request)
+            index = calibrate_index(index, request)
             pairwise = get_tags(self).input_tags.pairwise
             inner = self.modules is None or pairwise
             space: FloatArray | FramedRows = index.coordinates if inner else FramedRows(X, frame_of(X))
@@ -406,13 +403,13 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, IndexFiles, Ba
     def _metric(self) -> Metric:
         return self.metric if self.modules is None else "euclidean"
 
-    def _report(self, distances: FloatArray, X: MatrixLike | None = None) -> FloatArray:
+    def _to_metric(self, distances: FloatArray, X: MatrixLike | None = None) -> FloatArray:
         """Convert Euclidean distances to the metric: 1 - cos = |u - v|²/2 for directions, or products."""
         if self._metric() == "inner_product":
             return self.modules_.products(validate_rows(self, widened(X)), distances)
         return distances**2 / 2 if self._metric() == "cosine" else distances
 
-    def _effort(self) -> tuple[int | None, int | None]:
+    def _search_options(self) -> tuple[int | None, int | None]:
         check_jobs(self.n_jobs)
         return count_or_none(self.n_candidates, "n_candidates"), self.n_jobs
 
@@ -430,10 +427,11 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, IndexFiles, Ba
         """Calibrate again if the base has doubled: a denser base needs more candidates."""
         if len(index.rows) < 2 * index.n_planned:
             return index
-        backend = self._finds_by(len(index.rows))
-        return calibrated(index if index.backend == backend else index.found_by(backend), self._request())
+        backend = self._resolve_backend(len(index.rows))
+        index = index if index.backend == backend else index.with_backend(backend)
+        return calibrate_index(index, self._request())
 
-    def _finds_by(self, n_rows: int) -> Backend:
+    def _resolve_backend(self, n_rows: int) -> Backend:
         """The kind of finder for a number of rows."""
         if self.backend != "auto":
             return self.backend

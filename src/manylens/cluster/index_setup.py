@@ -1,4 +1,4 @@
-"""First steps of `DistributedNeighbors.fit`: fit the modules, read a row, place the parts."""
+"""First steps of `DistributedNeighbors.fit`: fit the modules, read a row, make the parts."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from manylens.cluster.blocks import Blocks
 from manylens.cluster.blockwise import Blockwise
+from manylens.cluster.dask_parts import DaskParts
 from manylens.cluster.dask_runner import Runner
+from manylens.cluster.index_layout import Layout, RowBlock, first_row, is_in_memory
 from manylens.cluster.local_parts import LocalParts, Parts
-from manylens.cluster.placement import DaskParts
 from manylens.cluster.reduction import named
-from manylens.cluster.sources import Layout, RowBlock, first_row, is_in_memory
-from manylens.ensembles.representation import resolve_modules
+from manylens.ensembles.search_coordinates import resolve_modules
 from manylens.modules.kernel_pca import ModularKernelPCA
 
 
-def place(client: Any, layout: Layout, modules: Any, patience: float, wait: bool = True) -> Parts:
+def make_parts(client: Any, layout: Layout, modules: Any, patience: float, wait: bool = True) -> Parts:
     """The parts on the workers of a client, or in this process if there is none."""
     if client is None:
         return LocalParts(layout, modules)
@@ -52,7 +52,7 @@ def fitted_modules(
     return modules
 
 
-def one_row(block: RowBlock, patience: float) -> Any:
+def read_first_row(block: RowBlock, patience: float) -> Any:
     """The first row of a block, read where the block lives."""
     if hasattr(block.rows, "__dask_graph__"):
         row = named(first_row, "manylens-first-row")(block.rows)

@@ -24,8 +24,8 @@ from manylens.ensembles.finders import (
     rank_leading,
 )
 from manylens.ensembles.recall_calibration import DEFAULT_LEADING, SearchPlan
-from manylens.ensembles.representation import CompositeAxes, base_columns, check_near
-from manylens.ensembles.stored_rows import StoredSplit, stored_split
+from manylens.ensembles.search_coordinates import CompositeAxes, base_columns, check_near
+from manylens.ensembles.split_storage import StoredSplit, stored_split
 from manylens.native.nearest import drop_self, largest_norm, rerank, rerank_union
 from manylens.native.search_graph import Progress
 from manylens.native.split_rows import Points
@@ -49,7 +49,7 @@ class Neighbors(NamedTuple):
 
 
 class SearchIndex(CheckedState):
-    """Coordinates of a base with one finder of candidates, or one per module; `planned` makes the finders.
+    """Coordinates of a base with one finder of candidates, or one per module; `with_plan` makes the finders.
 
     An index does not change: methods that change it return a new one, which shares memory with the old one.
     So other threads may search while rows are added.
@@ -63,7 +63,7 @@ class SearchIndex(CheckedState):
         self.first = coordinates[:1].copy()  # of the rows of `fit`, even if it is removed
         self.ids: AnyArray | None = None  # (n,), one per row; None means row numbers
         self.finders: list[Finder] = []
-        self.plan = SearchPlan(coordinates.shape[1], 1.0)  # replaced by `planned`
+        self.plan = SearchPlan(coordinates.shape[1], 1.0)  # replaced by `with_plan`
         self.n_planned = 0  # rows when the plan was made
         self.reach = largest_norm(coordinates)
 
@@ -82,7 +82,7 @@ class SearchIndex(CheckedState):
         """One finder per module for method="paper", otherwise one."""
         return len(self.axes.widths) if self.method == "paper" else 1
 
-    def planned(
+    def with_plan(
         self, plan: SearchPlan, n_jobs: int | None = None, report: Progress | None = None
     ) -> SearchIndex:
         """A copy with another plan, and with new finders if it changes the coordinates that they see."""
@@ -90,7 +90,7 @@ class SearchIndex(CheckedState):
         index.plan, index.n_planned = plan, len(self.rows)
         if not self.finders or plan.n_leading != self.plan.n_leading:
             kind = FINDERS[self.backend]
-            seen = (index.seen_by(m, self.coordinates) for m in range(self.n_finders))
+            seen = (index.finder_columns(m, self.coordinates) for m in range(self.n_finders))
             index.finders = [kind(rows, n_jobs, report) for rows in seen]
         return index
 
@@ -108,7 +108,7 @@ class SearchIndex(CheckedState):
         index.rows, index.finders = rows, [finder.over(rows.grid)]
         return index
 
-    def joined(self) -> SearchIndex:
+    def with_dense_rows(self) -> SearchIndex:
         """A copy with all coordinates in one array, as calibration needs them."""
         if isinstance(self.rows, GrowingRows):
             return self
@@ -116,7 +116,7 @@ class SearchIndex(CheckedState):
         index.rows = GrowingRows(self.coordinates)
         return index
 
-    def found_by(self, backend: Backend) -> SearchIndex:
+    def with_backend(self, backend: Backend) -> SearchIndex:
         """A copy for another kind of finder, and without a plan."""
         index = copy(self)
         index.backend, index.finders = backend, []
@@ -128,11 +128,11 @@ class SearchIndex(CheckedState):
         """A copy with more rows; `ids` are those of all rows."""
         rows = self.rows.extended(coordinates)
         if rows is None:  # some have no place on the grid
-            return self.joined().added(coordinates, ids, n_jobs)
+            return self.with_dense_rows().added(coordinates, ids, n_jobs)
         index = copy(self)
         index.ids, index.rows = ids, rows
         index.reach = max(self.reach, largest_norm(coordinates))
-        seen = (self.seen_by(m, coordinates) for m in range(len(self.finders)))
+        seen = (self.finder_columns(m, coordinates) for m in range(len(self.finders)))
         if isinstance(rows, StoredSplit):
             graphs = [finder for finder in self.finders if isinstance(finder, GraphFinder)]
             index.finders = [graph.added(next(seen), n_jobs, rows.grid) for graph in graphs]
@@ -168,7 +168,8 @@ class SearchIndex(CheckedState):
         index.rows, index.ids = GrowingRows(coordinates), ids
         index.reach = largest_norm(coordinates)
         index.finders = [
-            finder.rebuilt(self.seen_by(m, coordinates), n_jobs) for m, finder in enumerate(self.finders)
+            finder.rebuilt(self.finder_columns(m, coordinates), n_jobs)
+            for m, finder in enumerate(self.finders)
         ]
         return index
 
@@ -178,7 +179,7 @@ class SearchIndex(CheckedState):
         kept = np.ascontiguousarray(self.coordinates[:, :width])
         return SearchIndex(axes, kept, self.method, self.backend)
 
-    def unrotated(self, Z: Rows) -> SearchIndex:
+    def with_leading_axes(self, Z: Rows) -> SearchIndex:
         """A copy with only the leading of many coordinates on principal axes, for fast queries; or self."""
         n_columns, width = self.axes.axes.shape
         ordered = max(2 * self.plan.n_leading, MIN_NEIGHBORS)
@@ -190,7 +191,7 @@ class SearchIndex(CheckedState):
         index.first = index.coordinates[:1].copy()
         return index
 
-    def seen_by(self, finder: int, coordinates: FloatArray) -> FloatArray:
+    def finder_columns(self, finder: int, coordinates: FloatArray) -> FloatArray:
         """Columns that a finder sees: the leading coordinates, or those of one module."""
         if self.method == "paper":
             with one_blas_thread():  # idle BLAS threads spin and would slow down the scan
@@ -234,7 +235,7 @@ class SearchIndex(CheckedState):
             else:
                 distances[batch], rows[batch], proven[batch] = rank_leading(
                     self.finders[0],
-                    self.seen_by(0, queries),
+                    self.finder_columns(0, queries),
                     queries,
                     self.points,
                     k,
@@ -243,7 +244,7 @@ class SearchIndex(CheckedState):
                     prove=self.method == "exact" or self.plan.prove,
                     hidden=None if own is None else own[batch],
                 )
-        return Neighbors(self.outside(np.sqrt(distances, out=distances)), rows, proven)
+        return Neighbors(self.to_module_units(np.sqrt(distances, out=distances)), rows, proven)
 
     def _search_one(self, query: FloatArray, k: int, m: int) -> Neighbors | None:
         """Fast path of `search` for one query (1, D) and a graph; None if it does not apply."""
@@ -256,7 +257,9 @@ class SearchIndex(CheckedState):
         distances, rows = rerank(query, points, candidates, None, k)
         if rows[0, -1] < 0:
             return None
-        return Neighbors(self.outside(np.sqrt(distances, out=distances)), rows, np.zeros(1, dtype=bool))
+        return Neighbors(
+            self.to_module_units(np.sqrt(distances, out=distances)), rows, np.zeros(1, dtype=bool)
+        )
 
     @property
     def scanner(self) -> ScanFinder:
@@ -280,21 +283,21 @@ class SearchIndex(CheckedState):
         finder = self.scanner
         queries = np.ascontiguousarray(coordinates, dtype=self.points.dtype)
         leading = queries[:, : finder.shape[1]]
-        inside = float(np.ldexp(radius, -self.axes.frame.exponent))
-        found = finder.within(leading, queries, self.points, inside, n_jobs, chosen)
-        return [(self.outside(np.sqrt(squares)), rows) for squares, rows in found]
+        scaled = float(np.ldexp(radius, -self.axes.frame.exponent))
+        found = finder.within(leading, queries, self.points, scaled, n_jobs, chosen)
+        return [(self.to_module_units(np.sqrt(squares)), rows) for squares, rows in found]
 
-    def outside(self, lengths: FloatArray) -> FloatArray:
+    def to_module_units(self, lengths: FloatArray) -> FloatArray:
         """Distances or coordinates in the frame of the axes, in the units of the modules."""
         return np.asarray(times_power(lengths, self.axes.frame.exponent))
 
-    def inside(self, coordinates: FloatArray) -> FloatArray:
+    def to_frame_units(self, coordinates: FloatArray) -> FloatArray:
         """Coordinates (n, D) in the units of the modules, in the frame of the axes."""
         return check_near(np.asarray(times_power(coordinates, -self.axes.frame.exponent)), "coordinates")
 
     def module_candidates(self, queries: FloatArray, module: int, k: int, n_jobs: int | None) -> IntArray:
         """The k nearest rows in one module, (n_queries, k)."""
-        return self.finders[module].search(self.seen_by(module, queries), k, n_jobs)[1]
+        return self.finders[module].search(self.finder_columns(module, queries), k, n_jobs)[1]
 
     def rank(self, queries: FloatArray, candidates: IntArray, k: int, n_jobs: int | None) -> Lists:
         """Squared distances and rows of the k nearest candidates; `candidates` may contain duplicates."""

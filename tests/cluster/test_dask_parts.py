@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from manylens.cluster import placement
-from manylens.cluster.placement import Copy, DaskParts
+from manylens.cluster import dask_parts
+from manylens.cluster.dask_parts import Copy, DaskParts
 
 SLOT = ("segment", 0)
 
@@ -57,7 +57,7 @@ def test_a_search_waits_for_a_part_that_is_busy_with_a_search_that_gave_up():
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("since", [placement.BUSY_SECONDS, math.inf])
+@pytest.mark.parametrize("since", [dask_parts.BUSY_SECONDS, math.inf])
 def test_a_search_does_not_wait_for_a_part_whose_worker_may_be_stopped(since):
     async def scenario():
         parts = Parts()
@@ -71,7 +71,7 @@ def test_a_search_does_not_wait_for_a_part_whose_worker_may_be_stopped(since):
 
 
 def test_the_wait_for_a_busy_part_ends_by_itself(monkeypatch):
-    monkeypatch.setattr(placement, "BUSY_SECONDS", 0.2)
+    monkeypatch.setattr(dask_parts, "BUSY_SECONDS", 0.2)
 
     async def scenario():
         parts = Parts()

@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
+from manylens.cluster.index_layout import Layout, Segment
 from manylens.cluster.local_parts import Enough, Parts, Request, Slot
-from manylens.cluster.row_filter import Choice
-from manylens.cluster.sources import Layout, Segment
+from manylens.cluster.row_filter import RowFilter
 from manylens.native.nearest import nearest
 from manylens.typing import BoolArray, FloatArray, IntArray
 
@@ -33,7 +33,7 @@ FIRST_SHARE = 0.5  # largest share of the time for the first round
 
 
 @dataclass
-class Found:
+class SearchResult:
     """Neighbors of some queries, and the parts that answered."""
 
     squares: FloatArray  # (n_queries, k), mean squared distances over modules in units of 4**exponent
@@ -42,7 +42,7 @@ class Found:
     answered: BoolArray  # (n_queries, n_segments, n_groups)
     exponent: int
 
-    def replace(self, which: IntArray, other: Found) -> None:
+    def replace(self, which: IntArray, other: SearchResult) -> None:
         """Take over the results of some queries from another search, unless fewer modules answered it."""
         better = other.answered.sum(axis=(1, 2)) >= self.answered[which].sum(axis=(1, 2))
         to, of = which[better], np.flatnonzero(better)
@@ -53,26 +53,26 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Search:
+class TwoRoundSearch:
     """Parts to search, how their answers are weighted, and how long to wait for them."""
 
     parts: Parts
     layout: Layout
     weights: FloatArray  # (n_modules,), mean squared distances of neighbors
     at_least: int | None  # modules to wait for; None means all whose workers are alive
-    choices: dict[str, Choice] = field(default_factory=dict)  # by segment; all rows of the others
+    filters: dict[str, RowFilter] = field(default_factory=dict)  # by segment; all rows of the others
 
     def n_rows(self, segment: Segment) -> int:
         """Rows of a segment that may be found."""
-        choice = self.choices.get(segment.uid)
-        return segment.n_rows if choice is None else choice.n_chosen
+        row_filter = self.filters.get(segment.uid)
+        return segment.n_rows if row_filter is None else row_filter.n_chosen
 
     @property
     def segments(self) -> list[Segment]:
         """Segments with rows that may be found."""
         return [segment for segment in self.layout.segments if self.n_rows(segment)]
 
-    def find(self, queries: Sequence[FloatArray], k: int, n_nearest: int, until: float) -> Found:
+    def find(self, queries: Sequence[FloatArray], k: int, n_nearest: int, until: float) -> SearchResult:
         """The k nearest rows, given the columns of each group, with lists of `n_nearest` rows at first."""
         found = self.two_rounds(queries, k, n_nearest, until)
         longest = max(self.n_rows(segment) for segment in self.segments)
@@ -92,10 +92,10 @@ class Search:
                 break
         return found
 
-    def two_rounds(self, queries: Sequence[FloatArray], k: int, n_nearest: int, until: float) -> Found:
+    def two_rounds(self, queries: Sequence[FloatArray], k: int, n_nearest: int, until: float) -> SearchResult:
         layout, start = self.layout, time.monotonic()
         requests: dict[Slot, Request] = {
-            (segment.uid, group): ("search", (queries[group], n, self.choices.get(segment.uid)))
+            (segment.uid, group): ("search", (queries[group], n, self.filters.get(segment.uid)))
             for segment in self.segments
             for n in [min(n_nearest, self.n_rows(segment))]
             for group in range(len(layout.groups))
@@ -103,7 +103,7 @@ class Search:
         half = start + FIRST_SHARE * max(0.0, until - start)
         lists = self.parts.ask(requests, self.enough(), half, until)
         if not lists:
-            raise TimeoutError(nobody(layout, max(0.0, until - start)))
+            raise TimeoutError(no_answer_message(layout, max(0.0, until - start)))
         unions = {
             s.uid: union_of([lists[slot][1] for slot in self._slots(s) if slot in lists])
             for s in self.segments
@@ -127,7 +127,7 @@ class Search:
         measured: dict[Slot, Any],
         n_queries: int,
         k: int,
-    ) -> Found:
+    ) -> SearchResult:
         """Rank the unions of all segments by the modules that measured them."""
         layout = self.layout
         exponent = max(answer[1] for answer in measured.values())
@@ -153,7 +153,7 @@ class Search:
         found[~np.isfinite(distances)] = -1
         proven = bounds > distances[:, -1]
         shape = (n_queries, *answered.shape)
-        return Found(distances, found, proven, np.broadcast_to(answered, shape).copy(), exponent)
+        return SearchResult(distances, found, proven, np.broadcast_to(answered, shape).copy(), exponent)
 
     def _unseen(
         self,
@@ -230,7 +230,7 @@ def in_units(squares: FloatArray, exponent: int, common: int) -> FloatArray:
     return scaled
 
 
-def nobody(layout: Layout, seconds: float) -> str:
+def no_answer_message(layout: Layout, seconds: float) -> str:
     """Error message for a search that no module answered."""
     return (
         f"None of the {len(layout.widths)} modules ({len(layout.slots)} parts) answered within {seconds:.3g} "

@@ -1,0 +1,207 @@
+"""Methods of `ModuleNeighbors` that tune, change and describe its index, and search within a radius."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
+
+from manylens.ensembles.recall_calibration import MeasuredRecall, SearchRequest, calibrate_index
+from manylens.ensembles.row_ids import Where, chosen_rows, positions_of, row_ids
+from manylens.ensembles.search_coordinates import CompositeAxes, Metric
+from manylens.ensembles.search_index import Method, SearchIndex
+from manylens.typing import FloatArray, MatrixLike
+from manylens.validation import check_flag, check_real
+
+
+class IndexChanges:
+    """Methods of an index that tune, change and describe it, and search within a radius."""
+
+    if TYPE_CHECKING:
+        index_: SearchIndex
+        measured_: MeasuredRecall
+        n_jobs: int | None
+        method: Method
+        recall: float
+
+        def _request(self) -> SearchRequest: ...
+        def _query_coordinates(self, index: SearchIndex, X: MatrixLike) -> FloatArray: ...
+        def _change(self, change: Callable[[SearchIndex], SearchIndex]) -> Self: ...
+        def _check_layout(self) -> None: ...
+        def _base_coordinates(self, index: SearchIndex, X: MatrixLike) -> FloatArray: ...
+        def _metric(self) -> Metric: ...
+        def _to_metric(self, distances: FloatArray) -> FloatArray: ...
+
+    def radius_neighbors(
+        self, X: MatrixLike, radius: float, return_distance: bool = True, *, where: Where = None
+    ) -> Any:
+        """All rows of the base within a distance, exactly, whatever the method.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_queries, d)
+            Queries.
+        radius : float
+            Largest distance.
+        return_distance : bool, default=True
+            Whether to return the distances.
+        where : array-like of bool or of ids, or callable, default=None
+            Rows to choose from, as in `kneighbors`.
+
+        Returns
+        -------
+        distances : ndarray of object of shape (n_queries,)
+            Distances of each query, ascending; only if `return_distance`.
+        rows : ndarray of object of shape (n_queries,)
+            Row numbers, or ids if `fit` was given any.
+        """
+        check_is_fitted(self)
+        self._check_layout()
+        index, radius = self.index_, check_real(radius, "radius", 0)
+        check_flag(return_distance, "return_distance")
+        if self._metric() == "inner_product":
+            raise ValueError("metric='inner_product' has no distances, so no radius: use kneighbors.")
+        limit = np.sqrt(2 * radius) if self._metric() == "cosine" else radius
+        found = index.within(self._query_coordinates(index, X), limit, self.n_jobs, chosen_rows(index, where))
+        distances, rows = np.empty(len(found), dtype=object), np.empty(len(found), dtype=object)
+        for i, (lengths, near) in enumerate(found):
+            distances[i], rows[i] = self._to_metric(lengths), near if index.ids is None else index.ids[near]
+        return (distances, rows) if return_distance else rows
+
+    def tune(self, X: MatrixLike) -> Self:
+        """Choose `n_leading` and `n_candidates`, if None, for queries that differ from the base.
+
+        The choice holds until `partial_fit` has doubled the base.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_queries, d)
+            Typical queries, of which at most 256 are used.
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self)
+        self._check_layout()
+        if self.method != "nested":
+            raise ValueError(f"method={self.method!r} has nothing to tune: tune is for method='nested'.")
+        queries = self._query_coordinates(self.index_, X)
+        return self._change(lambda index: calibrate_index(index, self._request(), queries))
+
+    def remove(self, ids: ArrayLike) -> Self:
+        """Remove rows; the others keep their ids or, if they have none, their old row numbers become ids.
+
+        This copies the other rows, so remove many at once.
+
+        Parameters
+        ----------
+        ids : id or array-like of ids
+            Ids of the rows, or row numbers if they have none.
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self)
+        self._check_layout()
+
+        def without(index: SearchIndex) -> SearchIndex:
+            removed = positions_of(index, ids)
+            if len(removed) == len(index.rows):
+                raise ValueError("This would remove all rows: an index needs at least one.")
+            return index.without(removed, np.delete(row_ids(index), removed), self.n_jobs)
+
+        return self._change(without)
+
+    def replace(self, ids: ArrayLike, X: MatrixLike) -> Self:
+        """Replace rows, which keep their ids; this copies all rows, so replace many at once.
+
+        Parameters
+        ----------
+        ids : id or array-like of ids
+            Ids of the rows, or row numbers if they have none.
+        X : array-like or CSR matrix of shape (m, d)
+            The new rows, in the order of `ids`.
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self)
+        self._check_layout()
+        new = self._base_coordinates(self.index_, X)
+
+        def changed(index: SearchIndex) -> SearchIndex:
+            places = positions_of(index, ids)
+            if len(places) != len(new):
+                raise ValueError(f"{len(places)} ids do not fit {len(new)} rows: give one row per id.")
+            return index.replaced(places, new, self.n_jobs)
+
+        return self._change(changed)
+
+    @property
+    def composite_(self) -> CompositeAxes:
+        """Map from the modules' columns to coordinates."""
+        return self.index_.axes
+
+    @property
+    def coordinates_(self) -> FloatArray:
+        """Coordinates of the base."""
+        return self.index_.to_module_units(self.index_.coordinates)
+
+    @property
+    def recall_(self) -> float:
+        """Recall that `fit` measured."""
+        return self.measured_.recall
+
+    @property
+    def n_samples_fit_(self) -> int:
+        """Number of rows in the base."""
+        return len(self.index_.rows)
+
+    @property
+    def n_leading_(self) -> int:
+        """Number of leading coordinates in use."""
+        return self.index_.plan.n_leading
+
+    @property
+    def candidates_per_neighbor_(self) -> float:
+        """Candidates per neighbor."""
+        return self.index_.plan.candidates_per_neighbor
+
+    @property
+    def nbytes_(self) -> int:
+        """Bytes of memory that the rows take: all coordinates, and what finds candidates."""
+        index = self.index_
+        ids = 0 if index.ids is None else index.ids.nbytes
+        return index.points.nbytes + ids + sum(finder.nbytes for finder in index.finders)
+
+    def __len__(self) -> int:
+        return len(self.index_.rows) if hasattr(self, "index_") else 0
+
+    def __bool__(self) -> bool:
+        return True  # an index without rows is still an estimator
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        text: str = super().__repr__(N_CHAR_MAX)  # type: ignore[call-arg]
+        if not hasattr(self, "index_"):
+            return text
+        n, width = self.index_.points.shape
+        plan, method = self.index_.plan, self.index_.method
+        finder = {"numpy": "a scan", "graph": "a graph", "faiss": "faiss's lists"}[self.index_.backend]
+        how = (
+            f"{plan.candidates_per_neighbor:.1f} candidates per neighbor from {finder} of {plan.n_leading} "
+            f"of {width} coordinates"
+        )
+        if method == "paper":
+            how = f"candidates from {finder} of each module"
+        elif method == "exact" or plan.prove:
+            how += ", proven exact"
+        else:
+            measured = f"measured {self.recall_:.3f} in the {self.measured_.space} space"
+            how += f", for recall={self.recall} ({measured})"
+        return f"{text} with {n:,} rows: {how}; {self.nbytes_ / 1e6:.1f} MB"
