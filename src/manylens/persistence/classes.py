@@ -15,11 +15,11 @@ from manylens.validation import check_iterable
 # The public classes of manylens and those that their fitted instances hold; tests/persistence compares the
 # list with fitted estimators and prints what is missing.
 OWN: dict[str, tuple[str, ...]] = {
+    "manylens.alignment.comparing": ("Similarity", "SimilarityMatrix"),
     "manylens.alignment.kernel_weights": ("KernelAlignment",),
     "manylens.alignment.measure_base": ("Measure",),
-    "manylens.alignment.pairwise_measures": ("CKA", "DistanceCorrelation", "NeighborOverlap", "RSA"),
     "manylens.alignment.ranking": ("ModelRanking", "ModelScore"),
-    "manylens.alignment.similarity_matrix": ("Similarity", "SimilarityMatrix"),
+    "manylens.alignment.row_pair_measures": ("CKA", "DistanceCorrelation", "NeighborOverlap", "RSA"),
     "manylens.alignment.sketches": ("Estimate", "FeatureSketch"),
     "manylens.alignment.streaming": ("StreamingCKA",),
     "manylens.alignment.subspace_measures": ("CCA", "Procrustes"),

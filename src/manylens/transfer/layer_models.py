@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.alignment.features import centered, largest, resolve_groups, sets_by_name, side_by_side
+from manylens.alignment.feature_sets import centered, largest, resolve_groups, sets_by_name, side_by_side
 from manylens.alignment.kernel_weights import align_kernels
 from manylens.kernels import CountSketchMap, Linear
 from manylens.kernels.bandwidths import Gamma

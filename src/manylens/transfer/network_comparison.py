@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from manylens.alignment.features import centered, constant_message
-from manylens.alignment.similarity_matrix import SimilarityMatrix
+from manylens.alignment.comparing import SimilarityMatrix
+from manylens.alignment.feature_sets import centered, constant_message
 from manylens.transfer.layer_outputs import Pooling
 from manylens.transfer.network_blocks import LayerChoice, choose_layers, is_auto
 from manylens.transfer.network_calls import Forward, in_batches, with_progress
