@@ -55,7 +55,7 @@ OWN: dict[str, tuple[str, ...]] = {
         *("Compact", "CompactBackground", "Exact", "MiniBatch", "Stochastic", "Subsample", "Tree"),
     ),
     "manylens.metric.nca": ("NCA",),
-    "manylens.metric.online": ("Base", "Online"),
+    "manylens.metric.online": ("Online", "Reservoir"),
     "manylens.metric.optimizers": ("AdaGrad", "Adam", "Schedule"),
     "manylens.modules.autoencoder": ("ModularAutoencoder",),
     "manylens.modules.kernel_pca": ("ModularKernelPCA", "RidgePreimage"),
