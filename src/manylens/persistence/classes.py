@@ -46,10 +46,10 @@ OWN: dict[str, tuple[str, ...]] = {
     "manylens.kernels.feature_maps": (
         *("CountSketchMap", "ExactMap", "FeatureMap", "FourierMap", "LinearMap", "NystroemMap"),
     ),
-    "manylens.kernels.graph": ("IsomapKernel", "LaplacianEigenmapKernel", "LocallyLinearKernel"),
     "manylens.kernels.kernels": (
         *("Cosine", "Kernel", "Laplacian", "Linear", "Polynomial", "Precomputed", "RBF"),
     ),
+    "manylens.kernels.manifold_kernels": ("IsomapKernel", "LaplacianEigenmapKernel", "LocallyLinearKernel"),
     "manylens.kernels.spectrum": ("Spectrum",),
     "manylens.metric.methods": (
         *("Compact", "CompactBackground", "Exact", "MiniBatch", "Stochastic", "Subsample", "Tree"),
