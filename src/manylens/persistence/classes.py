@@ -86,7 +86,7 @@ OWN: dict[str, tuple[str, ...]] = {
     "manylens.transfer.calibration": ("TemperatureScaler",),
     "manylens.transfer.fine_tuning": ("FineTuningGain",),
     "manylens.transfer.kernel_ridge": ("KernelRidgeCV",),
-    "manylens.transfer.layer_models": ("LayerMaps", "StackedLayers", "WeightedLayers"),
+    "manylens.transfer.layer_estimators": ("LayerMaps", "StackedLayers", "WeightedLayers"),
     "manylens.transfer.layer_ridge": ("LayerRidgeClassifier", "LayerRidgeRegressor"),
     "manylens.transfer.layer_rows": ("LayerRows",),
     "manylens.transfer.layer_transfer": ("LayerTransfer",),

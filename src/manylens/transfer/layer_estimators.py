@@ -349,7 +349,7 @@ def refuse_unlabeled(y: AnyArray) -> None:
         raise ValueError(f"{fault}: leave them out, or use TransductiveRidgeClassifier.")
 
 
-def learns_from_batches(estimator: LayerRidge) -> bool:
+def learns_from_batches(estimator: BaseLayerRidge) -> bool:
     """Whether `partial_fit` is available: stacking needs the leave-one-out scores of all rows."""
     if is_stacked(estimator.weights):
         raise AttributeError("weights='stacked' needs all rows at once and has no partial_fit: use fit.")
@@ -367,7 +367,7 @@ def squared_units(errors: FloatArray, exponent: int) -> FloatArray:
         return np.ldexp(errors, 2 * exponent)
 
 
-class LayerRidge(LayerEstimator):
+class BaseLayerRidge(LayerEstimator):
     """Base class of `LayerRidgeClassifier` and `LayerRidgeRegressor`: fits, batches, and fits in parts."""
 
     moments_: Moments | None = None
