@@ -17,7 +17,7 @@ from itertools import combinations, combinations_with_replacement, permutations
 
 import numpy as np
 
-from manylens.modules.bounds import beyond_cone, sharpened
+from manylens.modules.bounds import beyond_cone, sharpen_bound
 from manylens.modules.solver import modular_loss, polish, solve_modules
 
 DIVERSITIES = (0.5, 0.9, 0.99, 0.999)
@@ -61,7 +61,7 @@ def gaps(kind, draws, starts, rng):
     for _ in range(draws):
         q, M, H, diversity = random_problem(kind, rng)
         plain = solve_modules(q, M, H, diversity, rng)
-        sharp = sharpened(plain, q, diversity)
+        sharp = sharpen_bound(plain, q, diversity)
         found.append((plain.optimality_gap, sharp.optimality_gap))
         if sharp.optimality_gap > OPEN and starts:
             below.append(1 - best_of_starts(q, M, H, diversity, starts, rng) / plain.loss)
@@ -159,7 +159,7 @@ def all_inequalities(draws, seed):
     for M, N in SMALL:
         for _ in range(draws):
             kind, q, H, diversity, plain = open_problem(M, N, rng)
-            families = sharpened(plain, q, diversity).optimality_gap
+            families = sharpen_bound(plain, q, diversity).optimality_gap
             worst.append((families, plain.loss / least_loss(q, M, H, diversity) - 1))
             cells = M, H, N, len(horn_sets(N, M)), diversity
             gaps_left = "".join(f"{gap:14.1e}" for gap in (plain.optimality_gap, *worst[-1]))

@@ -6,7 +6,7 @@ from manylens._lazy import attach
 
 if TYPE_CHECKING:
     from manylens.alignment.cka_and_hsic import cka, cka_matrix, hsic_test, stable_rank
-    from manylens.alignment.distances import distance_correlation
+    from manylens.alignment.distance_correlations import distance_correlation
     from manylens.alignment.kernel_weights import KernelAlignment, align_kernels
     from manylens.alignment.ranking import rank_models
     from manylens.alignment.sketched_alignments import sketched_cka
@@ -76,7 +76,7 @@ __all__ = [
 __getattr__, __dir__ = attach(
     __name__,
     {
-        "manylens.alignment.distances": ["distance_correlation"],
+        "manylens.alignment.distance_correlations": ["distance_correlation"],
         "manylens.alignment.kernel_weights": ["KernelAlignment", "align_kernels"],
         "manylens.alignment.cka_and_hsic": ["cka", "cka_matrix", "hsic_test", "stable_rank"],
         "manylens.alignment.sketched_alignments": ["sketched_cka"],

@@ -74,9 +74,7 @@ def test_comparisons_are_those_of_numpy(name, measure, monkeypatch):
     Y = Y + 0.1 * np.random.default_rng(1).standard_normal(Y.shape)  # of full rank, wider than the rows
     wanted = compare_matrix({"x": X, "y": Y}, {"y": Y, "z": Z}, measure, n_groups=4)
     pair = compare(X, Y, measure)
-    monkeypatch.setattr(
-        "manylens.alignment.similarity_matrix.check_feature_sets", None
-    )  # nothing is converted
+    monkeypatch.setattr("manylens.alignment.comparing.check_feature_sets", None)  # nothing is converted
     foreign = {"x": asarray(X), "y": asarray(Y)}, {"y": asarray(Y), "z": asarray(Z)}
     found = compare_matrix(*foreign, measure, n_groups=4)
     np.testing.assert_allclose(found.values, wanted.values, atol=1e-7)

@@ -11,7 +11,7 @@ from sklearn.metrics.pairwise import polynomial_kernel, rbf_kernel
 
 from manylens import StreamingCKA, align_kernels, cka, cka_matrix, hsic_test, stable_rank
 from manylens.alignment import hsic
-from manylens.alignment.features import labeled
+from manylens.alignment.feature_sets import labeled
 from manylens.alignment.kernel_inner_products import (
     KernelGram,
     corrected_products,

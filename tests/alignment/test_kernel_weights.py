@@ -13,7 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from manylens import CountSketch, KernelAlignment, align_kernels, cka
 from manylens.alignment import align_bandwidths
-from manylens.alignment.alignment_systems import alignment_system
+from manylens.alignment.alignf_systems import alignment_system
 from manylens.kernels import bandwidth
 from manylens.papers.linear_kernel_alignment import combined_alignment
 

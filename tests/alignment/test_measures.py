@@ -205,7 +205,7 @@ def test_the_squared_norm_of_sampled_features_has_no_bias():
     population = rng.standard_normal((30, 3)) @ rng.standard_normal((3, 400)) + rng.standard_normal((30, 400))
     population -= population.mean(axis=0)
     from manylens.alignment.kernel_inner_products import scaled_products
-    from manylens.alignment.pairwise_measures import population_square
+    from manylens.alignment.row_pair_measures import population_square
     from manylens.kernels.kernels import Linear
 
     def square(X):

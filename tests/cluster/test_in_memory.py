@@ -91,7 +91,7 @@ def test_layer_ridge_classifier():
 
 
 def test_rows_sorted_by_class_are_calibrated_on_all_classes(monkeypatch):
-    monkeypatch.setattr("manylens.transfer.layer_models.CALIBRATION_ROWS", 200)
+    monkeypatch.setattr("manylens.transfer.layer_estimators.CALIBRATION_ROWS", 200)
     order = np.argsort(Y, kind="stable")
     model = LayerRidgeClassifier(kernel="linear")
     parts = Blockwise(model).fit(np.array_split(X[order], 7), np.array_split(Y[order], 7)).estimator_

@@ -11,10 +11,10 @@ from manylens.metric.objectives import (
     BackgroundObjective,
     CompactObjective,
     GaussianObjective,
-    double_outcome,
-    far_outcome,
     in_kernel_units,
     kernel_constant,
+    value_in_double,
+    value_in_logs,
 )
 from manylens.metric.tiles import class_layout, exact_dtype
 from manylens.native.nca_pairs import kernel_sums
@@ -27,8 +27,8 @@ def gaussian_scores(Z, y, form="accuracy"):
     """p_i or log p_i by definition; a row alone in its class scores 0 in either form."""
     with np.errstate(invalid="ignore"):
         log_p = fast_nca.log_probabilities(Z, y)
-    lonely = ~fast_nca.same_class(y).any(axis=1)
-    return np.where(lonely, 0.0, np.exp(log_p) if form == "accuracy" else log_p)
+    alone = ~fast_nca.same_class(y).any(axis=1)
+    return np.where(alone, 0.0, np.exp(log_p) if form == "accuracy" else log_p)
 
 
 def background_scores(Z, y, beta=None):
@@ -73,10 +73,10 @@ def test_forces_are_the_slope_of_the_scores(case):
 def test_forces_sum_to_zero_because_a_common_shift_changes_nothing(case):
     objective, _ = case
     Z, y = points()
-    outcome = objective.evaluate(Z, class_layout(y))
-    np.testing.assert_allclose(outcome.forces.sum(axis=0), 0, atol=1e-10)
+    found = objective.evaluate(Z, class_layout(y))
+    np.testing.assert_allclose(found.forces.sum(axis=0), 0, atol=1e-10)
     shifted = objective.evaluate(Z + 100.0, class_layout(y))
-    np.testing.assert_allclose(shifted.scores, outcome.scores, rtol=1e-8)
+    np.testing.assert_allclose(shifted.scores, found.scores, rtol=1e-8)
 
 
 def test_single_precision_agrees_to_five_digits(case):
@@ -93,10 +93,10 @@ def test_the_order_of_the_rows_does_not_matter(case):
     objective, _ = case
     Z, y = points()
     order = np.random.default_rng(1).permutation(len(y))
-    outcome = objective.evaluate(Z, class_layout(y))
+    found = objective.evaluate(Z, class_layout(y))
     shuffled = objective.evaluate(Z[order], class_layout(y[order]))
-    np.testing.assert_allclose(shuffled.scores, outcome.scores[order], rtol=1e-10)
-    np.testing.assert_allclose(shuffled.forces, outcome.forces[order], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(shuffled.scores, found.scores[order], rtol=1e-10)
+    np.testing.assert_allclose(shuffled.forces, found.forces[order], rtol=1e-9, atol=1e-12)
 
 
 @given(
@@ -109,9 +109,9 @@ def test_the_order_of_the_rows_does_not_matter(case):
 def test_scores_are_probabilities_and_forces_finite_for_any_points(n, d, n_classes, scale, seed):
     Z, y = points(n, d, n_classes, seed, scale)
     for objective in (GaussianObjective(), CompactObjective(), BackgroundObjective()):
-        outcome = objective.evaluate(Z, class_layout(y))
-        assert np.all((outcome.scores >= 0) & (outcome.scores <= 1 + 1e-9))
-        assert np.all(np.isfinite(outcome.forces))
+        found = objective.evaluate(Z, class_layout(y))
+        assert np.all((found.scores >= 0) & (found.scores <= 1 + 1e-9))
+        assert np.all(np.isfinite(found.forces))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -122,11 +122,11 @@ def test_isolated_rows_keep_their_probabilities(form, dtype):
     Z[:5] += 50.0 * np.arange(1, 6)[:, None]
     Z[5:8] -= 1000.0
     layout = class_layout(y)
-    outcome = GaussianObjective(form).evaluate(Z, layout, dtype=dtype)
-    np.testing.assert_allclose(outcome.scores, gaussian_scores(Z, y, form), rtol=1e-4, atol=1e-6)
-    assert np.all(np.isfinite(outcome.forces))
+    found = GaussianObjective(form).evaluate(Z, layout, dtype=dtype)
+    np.testing.assert_allclose(found.scores, gaussian_scores(Z, y, form), rtol=1e-4, atol=1e-6)
+    assert np.all(np.isfinite(found.forces))
     expected = finite_differences(lambda Z: gaussian_scores(Z, y, form).sum(), Z, [0, 5], step=1e-6)
-    np.testing.assert_allclose(outcome.forces[[0, 5]], expected, rtol=2e-3, atol=1e-4)
+    np.testing.assert_allclose(found.forces[[0, 5]], expected, rtol=2e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("form", ["accuracy", "likelihood"])
@@ -156,7 +156,7 @@ def test_an_anchor_that_is_given_twice_counts_twice(far):
 
 
 @pytest.mark.parametrize("form", ["accuracy", "likelihood"])
-@pytest.mark.parametrize("careful", [double_outcome, far_outcome])
+@pytest.mark.parametrize("careful", [value_in_double, value_in_logs])
 def test_rows_that_are_computed_again_agree_with_the_plain_sums(careful, form):
     Z, y = points()
     plain = GaussianObjective(form).evaluate(Z, class_layout(y))
@@ -207,12 +207,12 @@ def test_a_class_of_one_row_scores_zero_and_does_not_disturb_others(name):
     objective, literal = CASES[name]
     Z, y = points()
     y[3] = 4
-    outcome = objective.evaluate(Z, class_layout(y))
-    np.testing.assert_allclose(outcome.scores, literal(Z, y), rtol=1e-10)
+    found = objective.evaluate(Z, class_layout(y))
+    np.testing.assert_allclose(found.scores, literal(Z, y), rtol=1e-10)
     if name != "background":
-        assert outcome.scores[3] == 0
+        assert found.scores[3] == 0
     expected = finite_differences(lambda Z: literal(Z, y).sum(), Z, [3, 10])
-    np.testing.assert_allclose(outcome.forces[[3, 10]], expected, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(found.forces[[3, 10]], expected, rtol=1e-5, atol=1e-7)
 
 
 def test_duplicates_are_neighbors_at_distance_zero():
@@ -227,9 +227,9 @@ def test_duplicates_are_neighbors_at_distance_zero():
 def test_a_row_outside_of_every_support_has_no_score_and_no_force():
     Z, y = points()
     Z[0] += 30.0
-    outcome = CompactObjective().evaluate(Z, class_layout(y))
-    assert outcome.scores[0] == 0
-    np.testing.assert_array_equal(outcome.forces[0], 0)
+    found = CompactObjective().evaluate(Z, class_layout(y))
+    assert found.scores[0] == 0
+    np.testing.assert_array_equal(found.forces[0], 0)
     # With a background, the same row has a score and a force.
     behind = BackgroundObjective("likelihood").evaluate(Z, class_layout(y))
     assert np.isfinite(behind.scores[0])
@@ -254,10 +254,10 @@ def test_anchors_are_the_rows_of_the_full_objective(form, far):
     y[5] = 4  # alone in its class
     full = GaussianObjective(form).evaluate(Z, class_layout(y))
     parts = np.array_split(np.random.default_rng(0).permutation(150), 7)
-    outcomes = [GaussianObjective(form).evaluate_anchors(Z, y, part) for part in parts]
-    for part, outcome in zip(parts, outcomes, strict=True):
-        np.testing.assert_allclose(outcome.scores, full.scores[part], rtol=1e-10)
-    np.testing.assert_allclose(sum(o.forces for o in outcomes), full.forces, rtol=1e-8, atol=1e-11)
+    values = [GaussianObjective(form).evaluate_anchors(Z, y, part) for part in parts]
+    for part, found in zip(parts, values, strict=True):
+        np.testing.assert_allclose(found.scores, full.scores[part], rtol=1e-10)
+    np.testing.assert_allclose(sum(o.forces for o in values), full.forces, rtol=1e-8, atol=1e-11)
 
 
 def test_a_learned_mixing_coefficient_has_the_slope_of_the_scores():

@@ -10,7 +10,7 @@ import manylens
 from manylens import NCA
 from manylens.metric import Stochastic
 from manylens.metric.objectives import GaussianObjective
-from manylens.metric.online import Base
+from manylens.metric.online import Reservoir
 from manylens.metric.optimizers import BatchObjective
 from manylens.papers.fast_nca import learn_on_line, on_line_gradient
 
@@ -47,7 +47,7 @@ def test_a_reservoir_is_a_uniform_sample_of_bounded_size():
     counts = np.zeros(60)
     for seed in range(400):
         rng = np.random.RandomState(seed)
-        base = Base(12, 1, np.dtype(np.float64))
+        base = Reservoir(12, 1, np.dtype(np.float64))
         for block in np.split(np.arange(60.0), [1, 2, 7, 30]):
             base.add(block[:, None], np.zeros(len(block), np.int64), rng)
         assert len(base.rows) == len(base._rows) == 12
@@ -56,7 +56,7 @@ def test_a_reservoir_is_a_uniform_sample_of_bounded_size():
 
 
 def test_a_base_without_a_size_keeps_all_rows():
-    base = Base(None, 2, np.dtype(np.float64))
+    base = Reservoir(None, 2, np.dtype(np.float64))
     rows = np.arange(200.0).reshape(100, 2)
     for row in rows:
         base.add(row[None], np.zeros(1, np.int64), np.random.RandomState(0))

@@ -8,7 +8,7 @@ from scipy.optimize import nnls
 
 from manylens import ModularKernelPCA
 from manylens.kernels import Precomputed
-from manylens.modules.bounds import beyond_cone, cone, cone_bound, sharpened, steepest
+from manylens.modules.bounds import beyond_cone, cone, cone_bound, sharpen_bound, steepest
 from manylens.modules.solver import lower_bound, modular_loss, polar, polish, solve_modules
 from tests.modules.strategies import KINDS, make_spectrum
 
@@ -46,7 +46,7 @@ def test_every_inequality_holds_for_any_modules(M, H, extra, seed, kind):
 def test_the_bound_is_below_every_loss_and_never_below_the_closed_form(kind, length, M, H, diversity, seed):
     q = make_spectrum(kind, length, seed)
     solution = solve_modules(q, M, H, diversity, np.random.default_rng(seed))
-    sharp = sharpened(solution, q, diversity)
+    sharp = sharpen_bound(solution, q, diversity)
     assert solution.lower_bound <= sharp.lower_bound <= max(solution.loss, solution.lower_bound)
     if q[0] > 0:
         energy = float(q @ q)
@@ -73,7 +73,7 @@ def test_the_bound_is_below_every_loss_and_never_below_the_closed_form(kind, len
 def test_gaps_on_flat_spectra_close(M, H, n, diversity, before, after):
     solution = solve_modules(np.ones(n), M, H, diversity, np.random.default_rng(0))
     assert solution.optimality_gap > before
-    assert sharpened(solution, np.ones(n), diversity).optimality_gap < after
+    assert sharpen_bound(solution, np.ones(n), diversity).optimality_gap < after
 
 
 def test_gaps_on_nearly_flat_spectra_close():
@@ -84,7 +84,7 @@ def test_gaps_on_nearly_flat_spectra_close():
         q = np.sort(1 + 0.2 * rng.random(int(rng.integers(H + 1, M * H + 1))))[::-1]
         solution = solve_modules(q, M, H, diversity, rng)
         before.append(solution.optimality_gap)
-        after.append(sharpened(solution, q, diversity).optimality_gap)
+        after.append(sharpen_bound(solution, q, diversity).optimality_gap)
     assert sum(gap > 1e-3 for gap in before) >= 3  # the closed form alone leaves gaps
     assert max(after) < 1e-4
 
@@ -144,7 +144,7 @@ def test_the_certificate_is_not_looser_than_that_of_the_closed_form_alone(
 ):
     """Stored: the closed form relative to the energy, as computed before the sharper bound existed."""
     q = make_spectrum(kind, length, seed)
-    solution = sharpened(solve_modules(q, M, H, diversity, np.random.default_rng(0)), q, diversity)
+    solution = sharpen_bound(solve_modules(q, M, H, diversity, np.random.default_rng(0)), q, diversity)
     assert solution.lower_bound >= stored * solution.energy * (1 - 1e-12)
     assert solution.lower_bound <= solution.loss * (1 + 1e-12)
 

@@ -6,7 +6,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from manylens.modules.bounds import sharpened
+from manylens.modules.bounds import sharpen_bound
 from manylens.modules.solver import (
     ambiguity,
     attainable_blocks,
@@ -81,7 +81,7 @@ def test_decaying_spectra_leave_no_gap(kind, seed, M, H, diversity):
     solution = solve(spectrum, M, H, diversity)
     # The closed form may be loose if few values are positive, or if leading ones are nearly equal.
     if kind == "short" or solution.has_gap:
-        solution = sharpened(solution, spectrum, diversity)
+        solution = sharpen_bound(solution, spectrum, diversity)
     assert solution.optimality_gap < 1e-7
 
 

@@ -10,7 +10,7 @@ from manylens.native.nca_pairs import (
     FAR,
     MASS_FACTOR,
     MASS_WIDTH,
-    Partners,
+    TilePairs,
     Tiles,
     force_masses,
     force_moments,
@@ -68,7 +68,7 @@ class Example:
         one, two = np.nonzero(keep)
         starts = np.r_[0, np.cumsum(np.bincount(one, minlength=len(keep)))]
         either = keep | keep.T | np.eye(len(keep), dtype=bool)
-        return Partners(starts, two), either[np.ix_(self.tile, self.tile)]
+        return TilePairs(starts, two), either[np.ix_(self.tile, self.tile)]
 
 
 @pytest.fixture(params=[(np.float64, False), (np.float32, False), (np.float64, True), (np.float32, True)])

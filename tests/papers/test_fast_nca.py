@@ -8,8 +8,8 @@ from scipy.optimize import approx_fprime
 from scipy.stats import multivariate_normal
 from sklearn.datasets import load_iris
 
-from manylens.metric.evaluation import ExactEvaluation
 from manylens.metric.objectives import CompactObjective, GaussianObjective
+from manylens.metric.pair_evaluation import ExactEvaluation
 from manylens.papers import fast_nca
 
 
@@ -39,7 +39,7 @@ def test_gradients_are_the_slopes_of_their_objectives(objective, gradient):
 )
 def test_the_fast_code_has_the_gradient_of_the_chapter(fast, gradient):
     A, X, y = problem(n=100)
-    forces = ExactEvaluation(y).outcome(fast, X @ A.T).forces
+    forces = ExactEvaluation(y).evaluate(fast, X @ A.T).forces
     np.testing.assert_allclose(forces.T @ X, gradient(A, X, y), rtol=1e-9, atol=1e-9)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from manylens import CountSketch, collect_layers
-from manylens.transfer.network_blocks import choose_layers
+from manylens.transfer.layer_choice import choose_layers
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

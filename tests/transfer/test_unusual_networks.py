@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from manylens import collect_layers
-from manylens.transfer.network_blocks import choose_layers
+from manylens.transfer.layer_choice import choose_layers
 
 torch = pytest.importorskip("torch")
 from tests.transfer.vision_models import import_timm  # noqa: E402

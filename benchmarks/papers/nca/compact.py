@@ -11,8 +11,8 @@ from benchmarks.harness import Findings, Reproduction, Statement, curve, panel
 from benchmarks.papers.nca import PAPER
 from manylens import NCA
 from manylens.metric import CompactBackground
-from manylens.metric.evaluation import RangeSearch
 from manylens.metric.objectives import CompactObjective
+from manylens.metric.pair_evaluation import RangeSearch
 from manylens.papers import fast_nca
 
 PAIRS, ALONE, MIXING = "Pairs within reach", "Rows that find no neighbor (%)", "Mixing coefficient learned"
@@ -74,7 +74,7 @@ class CompactKernels(Reproduction):
             X, y = table(name)
             Z = fitted("compact", X, y, self.seed).transform(X)
             search = RangeSearch(y)
-            found, exact = search.outcome(CompactObjective(), Z), fast_nca.compact_probabilities(Z, y)
+            found, exact = search.evaluate(CompactObjective(), Z), fast_nca.compact_probabilities(Z, y)
             pairs[name] = {
                 "pairs kept (%)": 100 * search.share,
                 "difference from all pairs": np.abs(found.scores - exact).max(),

@@ -11,8 +11,8 @@ from benchmarks.harness import Findings, Reproduction, Statement, curve, panel
 from benchmarks.papers.nca import PAPER
 from manylens import NCA
 from manylens.datasets import load_dataset
-from manylens.metric.evaluation import ExactEvaluation, TreeEvaluation
 from manylens.metric.objectives import GaussianObjective
+from manylens.metric.pair_evaluation import ExactEvaluation, TreeEvaluation
 from manylens.native.threads import one_blas_thread
 from manylens.papers import fast_nca
 
@@ -162,14 +162,14 @@ class TreesByDimension(Reproduction):
         }
 
     def timed(self, evaluation, Z):
-        """Outcome, and the smallest of three times."""
+        """Value of the objective, and the smallest of three times."""
         seconds = []
         with one_blas_thread():
             for _ in range(3):
                 start = time.perf_counter()
-                outcome = evaluation.outcome(GaussianObjective(), Z)
+                value = evaluation.evaluate(GaussianObjective(), Z)
                 seconds.append(time.perf_counter() - start)
-        return outcome, min(seconds)
+        return value, min(seconds)
 
 
 class TreeRules(Reproduction):
@@ -226,11 +226,11 @@ class TreeRules(Reproduction):
                 found = fast_nca.approximate_objective(A, X, y, tolerance, rule=rule)
                 rows[f"mid value, {rule} rule, {tolerance:g}"] = self.errors(*found, exact)
             tree = TreeEvaluation(y, tolerance=tolerance)
-            outcome = tree.outcome(GaussianObjective(), X @ A.T)
+            value = tree.evaluate(GaussianObjective(), X @ A.T)
             own = 1 / -(-n // 32)  # pairs within a tile
             # Sums and masses take near pairs, forces heavy ones; a value serves both rows of a pair.
             used = own + (1 - own) * (tree.near_share + tree.share / 2)
-            found = outcome.scores.sum(), outcome.forces.T @ X, used
+            found = value.scores.sum(), value.forces.T @ X, used
             rows[f"dropping, {tolerance:g}"] = self.errors(*found, exact)
         return Findings({RULES: rows}, {})
 

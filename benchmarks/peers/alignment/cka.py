@@ -4,7 +4,7 @@ import numpy as np
 
 from benchmarks.harness import Claim, Comparison, ratio, result
 from manylens import cka, cka_matrix
-from manylens.alignment.alignment_systems import alignment_system
+from manylens.alignment.alignf_systems import alignment_system
 from manylens.alignment.nonnegative_least_squares import nonnegative_minimum
 
 

@@ -12,9 +12,9 @@ from sklearn.neighbors import NeighborhoodComponentsAnalysis
 
 from benchmarks.harness import Claim, Comparison, ratio, result
 from manylens import NCA
-from manylens.metric.evaluation import Evaluation
-from manylens.metric.objectives import GaussianObjective, Outcome, force_coefficients
+from manylens.metric.objectives import GaussianObjective, ObjectiveValue, force_coefficients
 from manylens.metric.optimizers import FullObjective, Progress, maximize_full
+from manylens.metric.pair_evaluation import Evaluation
 
 warnings.filterwarnings("ignore", message="NCA stopped after")
 
@@ -24,7 +24,7 @@ class BlockedProducts(Evaluation):
 
     size = 256
 
-    def outcome(self, objective, Z, extra=None):
+    def evaluate(self, objective, Z, extra=None):
         Z = np.asarray(Z - Z.mean(axis=0), self.dtype)
         n, d = Z.shape
         norms = np.einsum("ij,ij->i", Z, Z)
@@ -49,7 +49,7 @@ class BlockedProducts(Evaluation):
             if one is not two:
                 moments[two] += weights.T @ extended[one]
         forces = 2.0 * (moments[:, -1:] * Z - moments[:, :-1])
-        return Outcome(same / total, forces, np.empty(0))
+        return ObjectiveValue(same / total, forces, np.empty(0))
 
     def kernel(self, Z, norms, one, two):
         """exp(-D) between two blocks, excluding pairs of a row with itself."""

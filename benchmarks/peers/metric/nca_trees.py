@@ -10,7 +10,8 @@ from sklearn.neighbors import KDTree
 from benchmarks.harness import Claim, Comparison, ratio, result
 from benchmarks.peers.metric.nca_fits import split
 from manylens import NCA
-from manylens.metric.evaluation import (
+from manylens.metric.objectives import GaussianObjective, in_kernel_units
+from manylens.metric.pair_evaluation import (
     ExactEvaluation,
     TreeEvaluation,
     least_sums,
@@ -19,7 +20,6 @@ from manylens.metric.evaluation import (
     tile_boxes,
     tree_layout,
 )
-from manylens.metric.objectives import GaussianObjective, in_kernel_units
 from manylens.metric.tiles import class_layout, share_of_pairs
 from manylens.native.nca_blocks import LANES
 from manylens.native.threads import one_blas_thread
@@ -54,8 +54,8 @@ class Evaluations:
 
     def evaluate(self, data, evaluation):
         with one_blas_thread():
-            outcomes = [evaluation.outcome(GaussianObjective(), Z) for Z in data[0]]
-        return outcomes[-1].forces.T @ data[1]
+            values = [evaluation.evaluate(GaussianObjective(), Z) for Z in data[0]]
+        return values[-1].forces.T @ data[1]
 
     def exact(self, data):
         return self.evaluate(data, ExactEvaluation(data[2], np.float32))

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator, eigsh
 
 from manylens.alignment.device_alignments import device_alignments
-from manylens.alignment.features import (
+from manylens.alignment.feature_sets import (
     FeatureSets,
     Returned,
     as_returned,
@@ -16,13 +16,13 @@ from manylens.alignment.features import (
     check_feature_sets,
     check_features,
     constant_message,
+    disambiguate_names,
     labeled,
     list_sets,
     range_message,
     refuse_constant,
     refuse_other_rows,
     row_norms_about,
-    told_apart,
 )
 from manylens.alignment.kernel_inner_products import (
     Estimator,
@@ -212,7 +212,7 @@ def cka_matrix(
         return labeled(as_returned(scores, return_), names, by_name)
     p = len(names)
     other_names, other_arrays = check_feature_sets(others)
-    refuse_other_rows([*names, *told_apart(names, other_names)], [*arrays, *other_arrays])
+    refuse_other_rows([*names, *disambiguate_names(names, other_names)], [*arrays, *other_arrays])
     scores = alignments([*arrays, *other_arrays], [*names, *other_names], kernel, estimator, center, split=p)
     by_name = by_name or hasattr(others, "keys")
     return labeled(as_returned(scores[:p, p:], return_), names, by_name, other_names)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from manylens.alignment.features import Names, constant_message
+from manylens.alignment.feature_sets import Names, constant_message
 from manylens.alignment.kernel_inner_products import Estimator, Scaled, check_convention, without_diagonals
 from manylens.arrays import check_matrices, to_device, to_host
 from manylens.kernels.kernels import KernelLike

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from manylens.alignment.features import constant_message
+from manylens.alignment.feature_sets import constant_message
 from manylens.alignment.probes import BLOCK_BYTES, EPS, NEIGHBORS, RATIOS, query_rows
 from manylens.alignment.transferability import Scored, best_of_queries, mean_of_probes, prediction_score
 from manylens.arrays import labels_on_host, to_device

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from scipy.stats import rankdata
 
-from manylens.alignment.features import centered
+from manylens.alignment.feature_sets import centered
 from manylens.alignment.neighborhoods import unit_rows
 from manylens.native.distance_correlation import distances_from_products
 from manylens.typing import FloatArray

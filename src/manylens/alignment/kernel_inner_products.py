@@ -24,7 +24,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from manylens.alignment.features import (
+from manylens.alignment.feature_sets import (
     Names,
     centered,
     constant_message,

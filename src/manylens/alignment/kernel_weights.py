@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.alignment.alignment_systems import (
+from manylens.alignment.alignf_systems import (
     METHODS,
     Method,
     alignment_system,
@@ -19,9 +19,8 @@ from manylens.alignment.alignment_systems import (
     split_target,
 )
 from manylens.alignment.device_alignments import device_scaled_products
-from manylens.alignment.features import (
+from manylens.alignment.feature_sets import (
     FeatureSets,
-    Target,
     check_feature_sets,
     check_features,
     is_constant,
@@ -30,7 +29,6 @@ from manylens.alignment.features import (
     resolve_groups,
     sets_by_name,
     side_by_side,
-    target_features,
 )
 from manylens.alignment.kernel_inner_products import (
     BandwidthGrams,
@@ -48,6 +46,7 @@ from manylens.alignment.sketches import (
     sketches_by_name,
     target_sketch,
 )
+from manylens.alignment.targets import Target, target_features
 from manylens.arrays import labels_on_host, namespace_of, to_device
 from manylens.kernels.bandwidths import Gamma, bandwidth
 from manylens.kernels.kernels import KernelLike, Linear

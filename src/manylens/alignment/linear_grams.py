@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from manylens.alignment.features import largest
+from manylens.alignment.feature_sets import largest
 from manylens.native.line_products import add_line_products
 from manylens.typing import FloatArray
 

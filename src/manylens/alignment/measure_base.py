@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
 
-from manylens.alignment.features import Names
+from manylens.alignment.feature_sets import Names
 from manylens.typing import FloatArray, IntArray, Rows
 from manylens.validation import require_memory
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from manylens.alignment.measure_base import Measure
-from manylens.alignment.pairwise_measures import CKA, RSA, DistanceCorrelation, NeighborOverlap
+from manylens.alignment.row_pair_measures import CKA, RSA, DistanceCorrelation, NeighborOverlap
 from manylens.alignment.subspace_measures import CCA, Procrustes
 from manylens.validation import shown
 

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from scipy import sparse
 
-from manylens.alignment.features import row_norms_about
+from manylens.alignment.feature_sets import row_norms_about
 from manylens.alignment.measure_base import sides
 from manylens.native.neighborhoods import LANES, add_shared, list_nearest
 from manylens.typing import FloatArray, IntArray

@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from manylens.alignment.device_probes import DEVICE_METRICS, device_probe_scores
-from manylens.alignment.features import (
+from manylens.alignment.feature_sets import (
     FeatureSets,
-    Target,
     centered,
     check_feature_sets,
     list_sets,
@@ -26,7 +25,7 @@ from manylens.alignment.kernel_inner_products import Estimator
 from manylens.alignment.probes import standardized_columns
 from manylens.alignment.sketched_alignments import estimated_alignment, pair_products
 from manylens.alignment.sketches import Sketched, sketches_by_name, target_sketch
-from manylens.alignment.targets import decided_target, target_columns
+from manylens.alignment.targets import Target, decided_target, target_columns
 from manylens.alignment.transferability import (
     alignment_score,
     biased_alignment_score,
@@ -58,7 +57,7 @@ from manylens.validation import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TELLING = 1.96  # standard errors that a difference must exceed
+Z_CRITICAL = 1.96  # standard errors that a difference must exceed
 
 
 class ModelScore(NamedTuple):
@@ -157,7 +156,7 @@ class ModelRanking(list[ModelScore]):
             size = (6.0, 1.0 + 0.3 * len(self))
             ax = pyplot.subplots(figsize=size, layout="constrained")[1]
         for place, row in enumerate(self):
-            reach = TELLING * (row.standard_error or 0.0)
+            reach = Z_CRITICAL * (row.standard_error or 0.0)
             fill = "white" if row.too_close else "#3f90da"
             ax.errorbar(
                 row.score, place, xerr=reach, fmt="o", color="#3f90da", markerfacecolor=fill, capsize=2
@@ -297,7 +296,7 @@ def rank_models(
     if not n_groups:
         rows = [row._replace(standard_error=None) for row in rows]
     elif not callable(metric):
-        rows = compared_with_best(rows, influences)
+        rows = mark_close_to_best(rows, influences)
     return ModelRanking(
         rows, metric if isinstance(metric, str) else getattr(metric, "__name__", "score"), read
     )
@@ -378,7 +377,7 @@ def refuse_other_devices(arrays: Iterable[Any], metric: Any) -> None:
             )
 
 
-def compared_with_best(rows: list[ModelScore], influences: list[FloatArray]) -> list[ModelScore]:
+def mark_close_to_best(rows: list[ModelScore], influences: list[FloatArray]) -> list[ModelScore]:
     """Mark the models that are too close to the best to call."""
     first = int(np.argmax([row.score for row in rows]))
     best, n = rows[first], len(influences[first])
@@ -386,10 +385,10 @@ def compared_with_best(rows: list[ModelScore], influences: list[FloatArray]) -> 
     for k, (row, influence) in enumerate(zip(rows, influences, strict=True)):
         difference = best.score - row.score
         error = float(np.linalg.norm(influences[first] - influence) / n)
-        close = k != first and difference < TELLING * error
+        close = k != first and difference < Z_CRITICAL * error
         needed = None
         if close and difference > 0:
-            needed = int(float(f"{n * (TELLING * error / difference) ** 2:.1e}"))
+            needed = int(float(f"{n * (Z_CRITICAL * error / difference) ** 2:.1e}"))
         marked.append(row._replace(too_close=close, rows_to_tell=needed))
     return marked
 

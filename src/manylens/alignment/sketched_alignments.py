@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from manylens.alignment.features import Names, Returned, as_returned
+from manylens.alignment.feature_sets import Names, Returned, as_returned
 from manylens.alignment.kernel_inner_products import (
     Estimator,
     alignments,

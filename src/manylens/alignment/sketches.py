@@ -12,14 +12,13 @@ from typing import Any, NamedTuple, Self, TypeAlias
 import numpy as np
 from scipy import sparse, stats
 
-from manylens.alignment.features import (
-    Target,
+from manylens.alignment.feature_sets import (
     check_features,
     constant_message,
     largest,
     row_norms_about,
-    target_features,
 )
+from manylens.alignment.targets import Target, target_features
 from manylens.summaries import CountSketch, Summary
 from manylens.summaries.base import check_same_kind
 from manylens.summaries.count_sketch import row_numbers, times_powers

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.exceptions import NotFittedError
 
-from manylens.alignment.features import (
+from manylens.alignment.feature_sets import (
     FeatureSets,
     Returned,
     as_returned,

@@ -9,15 +9,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from manylens.alignment.canonical import (
+from manylens.alignment.cca_and_procrustes import (
     Directions,
     mean_correlation,
     principal_directions,
     procrustes_similarity,
     projection_weighted_correlation,
 )
-from manylens.alignment.device_canonical import device_matches
-from manylens.alignment.features import Names, refuse_constant
+from manylens.alignment.device_cca_and_procrustes import device_matches
+from manylens.alignment.feature_sets import Names, refuse_constant
 from manylens.alignment.measure_base import Measure, Null, random_orders, sides
 from manylens.typing import FloatArray, Rows
 from manylens.validation import check_choice, check_real

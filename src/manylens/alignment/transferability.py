@@ -18,7 +18,7 @@ from scipy.special import softmax
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
-from manylens.alignment.features import centered, constant_message
+from manylens.alignment.feature_sets import centered, constant_message
 from manylens.alignment.kernel_inner_products import ROUNDING, Estimator, check_convention
 from manylens.alignment.probes import (
     Decomposition,

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from manylens.alignment.cka_and_hsic import cka_matrix
-from manylens.alignment.distances import distance_correlation_matrix
+from manylens.alignment.distance_correlations import distance_correlation_matrix
 from manylens.alignment.ranking import rank_models
 from manylens.cli import CommandError
 from manylens.cli.columns import ColumnOptions, choose_features, labels

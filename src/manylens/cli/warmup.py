@@ -20,7 +20,7 @@ from sklearn.ensemble import (
 )
 
 from manylens.alignment.cka_and_hsic import hsic_test
-from manylens.alignment.distances import distance_correlation
+from manylens.alignment.distance_correlations import distance_correlation
 from manylens.ensembles.module_neighbors import ModuleNeighbors
 from manylens.ensembles.scan_classifier import ScanNeighborsClassifier
 from manylens.ensembles.search_index import Method

@@ -11,16 +11,16 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils import check_array
 
-from manylens.alignment.alignment_systems import METHODS, solve_weights, split_target
+from manylens.alignment.alignf_systems import METHODS, solve_weights, split_target
 from manylens.alignment.cka_and_hsic import cka_matrix, stable_rank
-from manylens.alignment.features import (
+from manylens.alignment.feature_sets import (
     check_feature_sets,
     constant_message,
     labeled,
 )
 from manylens.alignment.kernel_inner_products import Estimator
 from manylens.alignment.kernel_weights import align_kernels
-from manylens.alignment.ranking import TELLING, ModelRanking, ModelScore, rank_models
+from manylens.alignment.ranking import Z_CRITICAL, ModelRanking, ModelScore, rank_models
 from manylens.alignment.streaming import StreamingCKA, streamed_alignment, streamed_products
 from manylens.cluster.blocks import read_blocks
 from manylens.cluster.dask_runner import Runner, check_patience
@@ -261,9 +261,7 @@ def ranking_of_blocks(
         rows.append(row)
         jackknife.append(values)
     read = "real numbers" if classes is None else f"{len(classes)} classes"
-    return ModelRanking(
-        mark_close_to_best(rows, jackknife, whole.n_rows_) if left_out else rows, metric, read
-    )
+    return ModelRanking(mark_close(rows, jackknife, whole.n_rows_) if left_out else rows, metric, read)
 
 
 def model_score(
@@ -288,15 +286,13 @@ def grouped_error(values: FloatArray) -> float:
     return float(np.sqrt((len(values) - 1) * np.var(values)))
 
 
-def mark_close_to_best(
-    rows: Sequence[ModelScore], jackknife: Sequence[FloatArray], n_rows: int
-) -> list[ModelScore]:
+def mark_close(rows: Sequence[ModelScore], jackknife: Sequence[FloatArray], n_rows: int) -> list[ModelScore]:
     """Mark the scores that are too close to the best, by the jackknife error of the difference."""
     best = int(np.argmax([row.score for row in rows]))
     marked = []
     for k, row in enumerate(rows):
         difference = rows[best].score - row.score
-        reach = TELLING * grouped_error(jackknife[best] - jackknife[k])
+        reach = Z_CRITICAL * grouped_error(jackknife[best] - jackknife[k])
         close = k != best and difference < reach
         needed = int(np.ceil(n_rows * (reach / difference) ** 2)) if close and difference > 0 else None
         marked.append(row._replace(too_close=close, rows_to_tell=needed))

@@ -10,8 +10,7 @@ import numpy as np
 from sklearn.utils import check_array
 from sklearn.utils.multiclass import check_classification_targets
 
-from manylens.alignment.features import target_is_ambiguous
-from manylens.alignment.targets import are_codes
+from manylens.alignment.targets import are_codes, target_is_ambiguous
 from manylens.cluster.blocks import is_collection, read_blocks
 from manylens.cluster.dask_runner import Runner
 from manylens.cluster.reduction import reduce_blocks

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from manylens.alignment.cka_and_hsic import cka_matrix
-from manylens.alignment.distances import distance_correlation_matrix
+from manylens.alignment.distance_correlations import distance_correlation_matrix
 from manylens.typing import FloatArray
 
 MOST_ROWS = 500  # of a sample; enough for two digits

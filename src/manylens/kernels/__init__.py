@@ -15,7 +15,6 @@ if TYPE_CHECKING:
         NystroemMap,
         make_feature_map,
     )
-    from manylens.kernels.graph import IsomapKernel, LaplacianEigenmapKernel, LocallyLinearKernel
     from manylens.kernels.kernels import (
         RBF,
         Cosine,
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
         Precomputed,
         make_kernel,
     )
+    from manylens.kernels.manifold_kernels import IsomapKernel, LaplacianEigenmapKernel, LocallyLinearKernel
 
 __all__ = [
     "RBF",
@@ -64,7 +64,11 @@ __getattr__, __dir__ = attach(
             "NystroemMap",
             "make_feature_map",
         ],
-        "manylens.kernels.graph": ["IsomapKernel", "LaplacianEigenmapKernel", "LocallyLinearKernel"],
+        "manylens.kernels.manifold_kernels": [
+            "IsomapKernel",
+            "LaplacianEigenmapKernel",
+            "LocallyLinearKernel",
+        ],
         "manylens.kernels.kernels": [
             "RBF",
             "Cosine",

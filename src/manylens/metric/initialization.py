@@ -40,7 +40,7 @@ INITS = ("auto", "pca", "lda", "identity", "random")
 
 
 @dataclass(frozen=True)
-class Start:
+class InitialMap:
     """The initial map; its rows have mean square length one unless `scale` is that of a given array."""
 
     A: FloatArray  # (n_components, n_features)
@@ -54,7 +54,7 @@ def initial_map(
     n_components: int,
     batches: bool,
     rng: np.random.RandomState,
-) -> Start:
+) -> InitialMap:
     """The initial A before scaling, float64 of shape (n_components, n_features)."""
     if isinstance(init, str):
         check_choice(init, "init", INITS)
@@ -68,7 +68,7 @@ def initial_map(
             f"init has shape {A.shape}, but n_components={n_components} and {X.shape[1]} features need "
             f"{(n_components, X.shape[1])}."
         )
-    return Start(A, 1.0)
+    return InitialMap(A, 1.0)
 
 
 def count_components(n_components: int | None, init: Init | ArrayLike, n_features: int) -> int:
@@ -121,13 +121,13 @@ def held_out_loss(init: str, X: FloatArray, y: IntArray, learn: BoolArray, n_com
     held_out = np.unique(y[~learn], return_inverse=True)[1]
     Z = X[~learn] @ named_map(init, X, y, np.flatnonzero(learn), n_components, rng).A.T
     scale = scale_for(Z, held_out, GaussianObjective(), None, np.float64, rng)
-    outcome = GaussianObjective("likelihood").evaluate(Z * scale, class_layout(held_out))
-    return -float(outcome.scores.mean())
+    found = GaussianObjective("likelihood").evaluate(Z * scale, class_layout(held_out))
+    return -float(found.scores.mean())
 
 
 def named_map(
     init: str, X: FloatArray, y: IntArray, rows: IntArray, n_components: int, rng: np.random.RandomState
-) -> Start:
+) -> InitialMap:
     """The map named `init`, from some rows; "pca" if "lda" finds no direction. Only "lda" has a scale."""
     n_features, found = X.shape[1], 0
     A: FloatArray
@@ -150,7 +150,7 @@ def named_map(
     A = times_power(A, -exponent)
     norm = np.linalg.norm(A)
     scale = float(np.ldexp(norm / np.sqrt(n_components), exponent)) if found else None
-    return Start(A * (np.sqrt(n_components) / norm), scale)
+    return InitialMap(A * (np.sqrt(n_components) / norm), scale)
 
 
 def discriminants(X: FloatArray, y: IntArray, n_components: int) -> FloatArray:

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from manylens.metric.batching import BATCHERS, Batcher, Batching, StochasticAnchors
-from manylens.metric.evaluation import Evaluation, ExactEvaluation, RangeSearch, TreeEvaluation
 from manylens.metric.objectives import (
     BackgroundObjective,
     CompactObjective,
@@ -18,6 +17,7 @@ from manylens.metric.objectives import (
     Objective,
 )
 from manylens.metric.optimizers import STEP_OPTIMIZERS, OptimizerName
+from manylens.metric.pair_evaluation import Evaluation, ExactEvaluation, RangeSearch, TreeEvaluation
 from manylens.typing import IntArray
 from manylens.validation import check_choice, check_count, check_real
 

@@ -20,16 +20,16 @@ from manylens.metric.batching import Batcher
 from manylens.metric.initialization import Init, count_components, initial_map, scale_for, subsample
 from manylens.metric.methods import AllRowsMethod, BatchMethod, Method, Stochastic, Subsample, resolve_method
 from manylens.metric.objectives import FORMS, Form, GaussianObjective, Objective
-from manylens.metric.online import Base, Online, learn_online
+from manylens.metric.online import Online, Reservoir, learn_online
 from manylens.metric.optimizers import (
     STEP_OPTIMIZERS,
     BatchObjective,
     FullObjective,
     LearnedMap,
+    OptimizerResult,
     Progress,
     Report,
     ScaledRows,
-    Search,
     count_steps,
     maximize_batches,
     maximize_full,
@@ -194,9 +194,9 @@ class NCA(CallbackSupportMixin, FactsMixin, ClassNamePrefixFeaturesOutMixin, Tra
         -------
         self
         """
-        search = self._fit(X, y)
-        if not search.converged and search.reason != "callback":
-            message = stop_message(search, self._scores, self.max_iter, self.tol)
+        result = self._fit(X, y)
+        if not result.converged and result.reason != "callback":
+            message = stop_message(result, self._scores, self.max_iter, self.tol)
             warn_once(self, message, ConvergenceWarning, stacklevel=4)
         return self
 
@@ -295,7 +295,7 @@ class NCA(CallbackSupportMixin, FactsMixin, ClassNamePrefixFeaturesOutMixin, Tra
     def _n_features_out(self) -> int:
         return self.components_.shape[0]
 
-    def _fit(self, X: ArrayLike, y: ArrayLike | None) -> Search:
+    def _fit(self, X: ArrayLike, y: ArrayLike | None) -> OptimizerResult:
         """Learn the map and set the fitted attributes."""
         rows, names = self._validate(X, y, reset=True)
         classes, labels = distinct_labels(names)
@@ -324,8 +324,8 @@ class NCA(CallbackSupportMixin, FactsMixin, ClassNamePrefixFeaturesOutMixin, Tra
             assert isinstance(method, AllRowsMethod)
             progress.tasks = tasks = self._callback_tasks(X, y, "iteration", self.max_iter)
             learned = self._learn_from_all(data, method, progress, rng)
-        search = learned.search
-        if search.reason == "overflow" and not search.n_iter:
+        result = learned.result
+        if result.reason == "overflow" and not result.n_iter:
             raise ValueError(
                 "The objective is not finite at the initial map: scale the columns of X to similar units, "
                 "and check init and alpha."
@@ -333,13 +333,13 @@ class NCA(CallbackSupportMixin, FactsMixin, ClassNamePrefixFeaturesOutMixin, Tra
         self.components_ = to_given_units(learned.A, exponent, rows.dtype)
         self.method_, self.scale_ = method.name, float(np.ldexp(learned.scale, -exponent))
         self.mixing_ = float(expit(learned.extra[0])) if len(learned.extra) else None
-        self.n_iter_, self._scores = search.n_iter, learned.progress.path
+        self.n_iter_, self._scores = result.n_iter, learned.progress.path
         self.__dict__.pop("_online", None)  # partial_fit must start over from this map
         if isinstance(method, Stochastic):
-            self._online = Online(Base.of_rows(method.base, rows, names, rng), exponent, rng)
+            self._online = Online(Reservoir.of_rows(method.base, rows, names, rng), exponent, rng)
         if tasks is not None:
             tasks.close()
-        return search
+        return result
 
     def _callback_tasks(self, X: ArrayLike, y: ArrayLike | None, name: str, n_tasks: int) -> FitTasks | None:
         """Tasks to report to scikit-learn's callbacks; None if there are none."""
@@ -355,10 +355,10 @@ class NCA(CallbackSupportMixin, FactsMixin, ClassNamePrefixFeaturesOutMixin, Tra
     ) -> LearnedMap:
         """Maximize the objective with one step per batch of rows."""
         part = self._batch_objective(data.X, data.labels, batcher.against_all, data.exponent)
-        A, scale = self._start(data, part.objective, rng, batcher=batcher)
+        A, scale = self._initial_map(data, part.objective, rng, batcher=batcher)
         optimizer = STEP_OPTIMIZERS[method.optimizer]
-        search = maximize_batches(part, A, batcher, optimizer, self.max_iter, rng, progress)
-        return LearnedMap(search.parameters, np.empty(0), scale, search, progress)
+        result = maximize_batches(part, A, batcher, optimizer, self.max_iter, rng, progress)
+        return LearnedMap(result.parameters, np.empty(0), scale, result, progress)
 
     def _learn_from_all(
         self, data: ScaledRows, method: AllRowsMethod, progress: Progress, rng: np.random.RandomState
@@ -368,13 +368,13 @@ class NCA(CallbackSupportMixin, FactsMixin, ClassNamePrefixFeaturesOutMixin, Tra
         evaluation = method.make_evaluation(data.labels, pair_dtype(self.precision, data.X))
 
         def maximize(init: Init | ArrayLike, progress: Progress) -> LearnedMap:
-            A, scale = self._start(data, objective, rng, init=init)
+            A, scale = self._initial_map(data, objective, rng, init=init)
             unit = scale * FIRST_STEP if isinstance(init, str) else scale
             penalty = self._penalty(data.exponent)
             full = FullObjective(data.X, evaluation, objective, penalty, A.shape, unit)
             extra = objective.initial_extra(np.bincount(data.labels))
-            A, extra, search = maximize_full(full, A, extra, self.max_iter, self.tol, progress)
-            return LearnedMap(A, extra, scale, search, progress)
+            A, extra, result = maximize_full(full, A, extra, self.max_iter, self.tol, progress)
+            return LearnedMap(A, extra, scale, result, progress)
 
         learned = maximize(self.init, progress)
         # A map that vanishes is a saddle, to which symmetric rows may lead: try a random start.
@@ -395,7 +395,7 @@ class NCA(CallbackSupportMixin, FactsMixin, ClassNamePrefixFeaturesOutMixin, Tra
         method = self.method if isinstance(self.method, Stochastic) else Stochastic()
         online = self.__dict__.get("_online")
         if online is None:
-            base = Base(method.base, rows.shape[1], rows.dtype)
+            base = Reservoir(method.base, rows.shape[1], rows.dtype)
             online = Online(base, safe_scale(rows), deepcopy(check_seed(self.random_state)))
         online = online.private_copy(len(rows), method.anchors)
         base, exponent, rng = online.base, online.exponent, online.rng
@@ -411,7 +411,7 @@ class NCA(CallbackSupportMixin, FactsMixin, ClassNamePrefixFeaturesOutMixin, Tra
 
         def start(part: BatchObjective) -> tuple[FloatArray, float]:
             data = ScaledRows(part.X, part.labels, n_components, exponent)
-            return self._start(data, part.objective, rng)
+            return self._initial_map(data, part.objective, rng)
 
         first_map = None if learned else start
         A, found, score, last = learn_online(online, rows, codes, A, method, make_part, first_map)
@@ -469,7 +469,7 @@ class NCA(CallbackSupportMixin, FactsMixin, ClassNamePrefixFeaturesOutMixin, Tra
         objective, dtype = GaussianObjective(self.objective), pair_dtype(self.precision, X)
         return BatchObjective(X, labels, objective, against_all, self._penalty(exponent), dtype)
 
-    def _start(
+    def _initial_map(
         self,
         data: ScaledRows,
         objective: Objective,
@@ -489,12 +489,12 @@ class NCA(CallbackSupportMixin, FactsMixin, ClassNamePrefixFeaturesOutMixin, Tra
             return to_scaled_units(self.components_, exponent), float(np.ldexp(self.scale_, exponent))
         init = self.init if init is None else init
         with one_blas_thread():
-            start = initial_map(init, X, data.labels, data.n_components, batcher is not None, rng)
+            initial = initial_map(init, X, data.labels, data.n_components, batcher is not None, rng)
             if not isinstance(init, str):
-                return to_scaled_units(start.A, exponent), float(np.ldexp(1.0, exponent))
-            scale = start.scale
+                return to_scaled_units(initial.A, exponent), float(np.ldexp(1.0, exponent))
+            scale = initial.scale
             if scale is None or not isinstance(objective, GaussianObjective):
                 batch_size = None if batcher is None or batcher.against_all else batcher.size
-                Z, dtype = project(X, start.A), pair_dtype(self.precision, X)
+                Z, dtype = project(X, initial.A), pair_dtype(self.precision, X)
                 scale = scale_for(Z, data.labels, objective, batch_size, dtype, rng)
-        return start.A * scale, scale
+        return initial.A * scale, scale

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import DTypeLike
 from scipy.special import expit, gammaln
 
-from manylens.metric.tiles import Layout, anchor_layout, exact_dtype, pair_forces
-from manylens.native.nca_pairs import ALL_PAIRS, Partners, Tiles, kernel_sums
+from manylens.metric.tiles import TileLayout, anchor_layout, exact_dtype, pair_forces
+from manylens.native.nca_pairs import ALL_PAIRS, TilePairs, Tiles, kernel_sums
 from manylens.typing import BoolArray, FloatArray, IntArray
 
 Form: TypeAlias = Literal["accuracy", "likelihood"]
@@ -32,7 +32,7 @@ RIDGE = 1e-3  # added to every class covariance, so that a class of one row also
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ObjectiveValue:
     """Scores (n,), forces ∂f/∂Z (n, d), and the gradient with respect to the objective's parameters."""
 
     scores: FloatArray
@@ -55,11 +55,11 @@ class Objective:
     def evaluate(
         self,
         Z: FloatArray,
-        layout: Layout,
-        pairs: Partners = ALL_PAIRS,
+        layout: TileLayout,
+        pairs: TilePairs = ALL_PAIRS,
         dtype: DTypeLike = np.float64,
         extra: FloatArray | None = None,
-    ) -> Outcome:
+    ) -> ObjectiveValue:
         """Scores and forces of all rows; sums over pairs are accumulated in float64 for any `dtype`."""
         raise NotImplementedError
 
@@ -98,25 +98,25 @@ class GaussianObjective(Objective):
     def evaluate(
         self,
         Z: FloatArray,
-        layout: Layout,
-        pairs: Partners = ALL_PAIRS,
+        layout: TileLayout,
+        pairs: TilePairs = ALL_PAIRS,
         dtype: DTypeLike = np.float64,
         extra: FloatArray | None = None,
-    ) -> Outcome:
+    ) -> ObjectiveValue:
         Z, careful = in_kernel_units(Z, dtype)
         tiles = layout.place(Z, dtype if self.rough else careful)
-        return gaussian_outcome(Z, tiles, layout, pairs, kernel_sums(tiles, pairs), self.form)
+        return gaussian_value(Z, tiles, layout, pairs, kernel_sums(tiles, pairs), self.form)
 
     def evaluate_anchors(
         self, Z: FloatArray, labels: IntArray, anchors: IntArray, dtype: DTypeLike = np.float64
-    ) -> Outcome:
+    ) -> ObjectiveValue:
         """Scores (m,) of the rows `anchors` against all rows, and their forces (n, d) on every row."""
         times = np.bincount(anchors, minlength=len(labels))  # an anchor given twice counts twice
         layout = anchor_layout(labels, times > 0)
         Z, careful = in_kernel_units(Z, dtype)
         tiles = layout.place(Z, dtype if self.rough else careful)
-        outcome = gaussian_outcome(Z, tiles, layout, ALL_PAIRS, kernel_sums(tiles), self.form, times)
-        return Outcome(outcome.scores[anchors], outcome.forces, outcome.extra)
+        found = gaussian_value(Z, tiles, layout, ALL_PAIRS, kernel_sums(tiles), self.form, times)
+        return ObjectiveValue(found.scores[anchors], found.forces, found.extra)
 
 
 def in_kernel_units(Z: FloatArray, dtype: DTypeLike) -> tuple[FloatArray, np.dtype[np.floating]]:
@@ -126,17 +126,17 @@ def in_kernel_units(Z: FloatArray, dtype: DTypeLike) -> tuple[FloatArray, np.dty
     return Z, exact_dtype(Z, dtype)
 
 
-def gaussian_outcome(
+def gaussian_value(
     Z: FloatArray,
     tiles: Tiles,
-    layout: Layout,
-    pairs: Partners,
+    layout: TileLayout,
+    pairs: TilePairs,
     sums: FloatArray,
     form: Form,
     times: IntArray | None = None,
-) -> Outcome:
+) -> ObjectiveValue:
     """Scores and forces from the kernel sums; `times`, shape (n,), is how often each row counts."""
-    wanted = ~layout.lonely if times is None else ~layout.lonely & (times > 0)
+    wanted = ~layout.is_only_in_class if times is None else ~layout.is_only_in_class & (times > 0)
     near, same, total = sums_in_range(sums, layout, tiles.points.dtype, form, wanted)
     coefficients = force_coefficients(same, total, form)
     if times is not None:
@@ -146,14 +146,14 @@ def gaussian_outcome(
     forces /= UNIT
     far = np.flatnonzero(wanted & ~near[layout.slots])
     if len(far):
-        careful = double_outcome if tiles.points.dtype == np.float32 else far_outcome
+        careful = value_in_double if tiles.points.dtype == np.float32 else value_in_logs
         scores[far], more = careful(Z, layout.labels, far, form, None if times is None else times[far])
         forces += more
-    return Outcome(scores, forces, np.empty(0))
+    return ObjectiveValue(scores, forces, np.empty(0))
 
 
 def sums_in_range(
-    sums: FloatArray, layout: Layout, dtype: DTypeLike, form: Form, wanted: BoolArray
+    sums: FloatArray, layout: TileLayout, dtype: DTypeLike, form: Form, wanted: BoolArray
 ) -> tuple[BoolArray, FloatArray, FloatArray]:
     """Mask of the slots of wanted rows whose divisor does not underflow, and P and S (zero elsewhere).
 
@@ -165,7 +165,7 @@ def sums_in_range(
     return near, np.where(near, sums[0], 0.0), np.where(near, sums.sum(axis=0), 0.0)
 
 
-def double_outcome(
+def value_in_double(
     Z: FloatArray, labels: IntArray, rows: IntArray, form: Form, times: IntArray | None = None
 ) -> tuple[FloatArray, FloatArray]:
     """Scores of rows whose kernel sums underflow in float32, and their forces on all rows, in float64."""
@@ -173,11 +173,11 @@ def double_outcome(
     counts[rows] = 1 if times is None else times
     layout = anchor_layout(labels, counts > 0)
     tiles = layout.place(Z.astype(np.float64), np.float64)
-    outcome = gaussian_outcome(Z, tiles, layout, ALL_PAIRS, kernel_sums(tiles), form, counts)
-    return outcome.scores[rows], outcome.forces
+    found = gaussian_value(Z, tiles, layout, ALL_PAIRS, kernel_sums(tiles), form, counts)
+    return found.scores[rows], found.forces
 
 
-def far_outcome(
+def value_in_logs(
     Z: FloatArray, labels: IntArray, rows: IntArray, form: Form, times: IntArray | None = None
 ) -> tuple[FloatArray, FloatArray]:
     """Scores of a few rows whose kernel sums underflow in float64, and their forces on all rows."""
@@ -223,11 +223,11 @@ class CompactObjective(Objective):
     def evaluate(
         self,
         Z: FloatArray,
-        layout: Layout,
-        pairs: Partners = ALL_PAIRS,
+        layout: TileLayout,
+        pairs: TilePairs = ALL_PAIRS,
         dtype: DTypeLike = np.float64,
         extra: FloatArray | None = None,
-    ) -> Outcome:
+    ) -> ObjectiveValue:
         Z = Z - Z.mean(axis=0)
         tiles = layout.place(Z, exact_dtype(Z, dtype))
         weights = np.ones(len(layout.counts))
@@ -235,7 +235,7 @@ class CompactObjective(Objective):
         total = same + other
         forces = pair_forces(tiles, layout, pairs, force_coefficients(same, total, "accuracy"), weights)
         scores = np.divide(same, total, out=np.zeros_like(total), where=total > 0)[layout.slots]
-        return Outcome(scores, forces, np.empty(0))
+        return ObjectiveValue(scores, forces, np.empty(0))
 
 
 class BackgroundObjective(Objective):
@@ -263,11 +263,11 @@ class BackgroundObjective(Objective):
     def evaluate(
         self,
         Z: FloatArray,
-        layout: Layout,
-        pairs: Partners = ALL_PAIRS,
+        layout: TileLayout,
+        pairs: TilePairs = ALL_PAIRS,
         dtype: DTypeLike = np.float64,
         extra: FloatArray | None = None,
-    ) -> Outcome:
+    ) -> ObjectiveValue:
         Z = np.asarray(Z, np.float64)
         Z = Z - Z.mean(axis=0)
         rows, labels, counts = np.arange(len(Z)), layout.labels, layout.counts
@@ -294,7 +294,7 @@ class BackgroundObjective(Objective):
         if self.n_extra:  # with b = expit(t), ∂b/∂t = b (1 - b)
             compact = -(own * near[0] + cross * near[1]).sum() / (1 - b[0])
             gradient = np.array([(slopes.sum() / b[0] - compact) * b[0] * (1 - b[0])])
-        return Outcome(score(p, self.form), forces, gradient)
+        return ObjectiveValue(score(p, self.form), forces, gradient)
 
 
 def kernel_constant(d: int) -> float:
@@ -305,7 +305,7 @@ def kernel_constant(d: int) -> float:
 class ClassGaussians:
     """The normal density of each class of projected rows, and its forces on them."""
 
-    def __init__(self, Z: FloatArray, layout: Layout) -> None:
+    def __init__(self, Z: FloatArray, layout: TileLayout) -> None:
         n, d = Z.shape
         n_classes = len(layout.counts)
         self.Z = Z

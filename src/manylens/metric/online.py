@@ -26,7 +26,7 @@ START_ROWS = 256  # rows from which the first step is taken
 FARTHEST = 1e150  # largest projected entry whose squared distances are safe in float64
 
 
-class Base(CheckedState):
+class Reservoir(CheckedState):
     """The rows that new rows are compared with: all rows so far, or a uniform random sample of them.
 
     The sample is a reservoir (Vitter's Algorithm R): each of the `seen` rows is in it with equal probability.
@@ -93,7 +93,7 @@ class Base(CheckedState):
 class Online:
     """State of `partial_fit` between calls; the rows of the base are in units of 2^exponent."""
 
-    base: Base
+    base: Reservoir
     exponent: int
     rng: np.random.RandomState
     stepper: StepOptimizer | None = None  # None until the base has enough rows

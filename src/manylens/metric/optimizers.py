@@ -14,8 +14,8 @@ from scipy.optimize import minimize
 
 from manylens.callbacks import FitTasks, StopFit
 from manylens.metric.batching import Batcher
-from manylens.metric.evaluation import Evaluation
 from manylens.metric.objectives import GaussianObjective, Objective
+from manylens.metric.pair_evaluation import Evaluation
 from manylens.metric.tiles import class_layout
 from manylens.native.threads import one_blas_thread
 from manylens.typing import FloatArray, IntArray
@@ -41,7 +41,7 @@ class ScaledRows:
 
 
 @dataclass
-class Search:
+class OptimizerResult:
     """Result of an optimizer."""
 
     parameters: FloatArray
@@ -50,16 +50,16 @@ class Search:
     reason: str = "max_iter"  # why it stopped: "max_iter", "callback", "interrupt" or "overflow"
 
 
-def stop_message(search: Search, scores: list[float], max_iter: int, tol: float) -> str:
-    """Why a search stopped before it converged, and what to do."""
+def stop_message(result: OptimizerResult, scores: list[float], max_iter: int, tol: float) -> str:
+    """Why an optimizer stopped before it converged, and what to do."""
     advice = {
         "max_iter": f"raise max_iter (now {max_iter}) or tol (now {tol})",
         "interrupt": "it was interrupted, and components_ is the last map",
         "overflow": "the next map has no finite score, and components_ is the last one that has",
-    }[search.reason]
+    }[result.reason]
     *_, before, last = [np.nan, *scores]
     gain = "" if np.isnan(before) else f", its mean score still changing ({before:.4g} to {last:.4g})"
-    return f"NCA stopped after {search.n_iter} iterations before it converged{gain}: {advice}."
+    return f"NCA stopped after {result.n_iter} iterations before it converged{gain}: {advice}."
 
 
 class NotFinite(ArithmeticError):
@@ -152,7 +152,7 @@ class LearnedMap:
     A: FloatArray
     extra: FloatArray  # the objective's other parameters
     scale: float  # of the initial map
-    search: Search
+    result: OptimizerResult
     progress: Progress
 
 
@@ -199,16 +199,16 @@ class FullObjective:
     def __call__(self, parameters: FloatArray) -> tuple[float, FloatArray]:
         """Value and gradient."""
         A, extra = self.split(parameters)
-        outcome = self.evaluation.outcome(self.objective, project(self.X, A), extra)
+        found = self.evaluation.evaluate(self.objective, project(self.X, A), extra)
         weight = self.alpha * len(self.X)
-        gradient = map_gradient(outcome.forces, self.X) - weight * A
-        value = float(outcome.scores.sum() - 0.5 * weight * np.square(A).sum())
-        return value, np.concatenate([gradient.ravel() * self.unit, outcome.extra])
+        gradient = map_gradient(found.forces, self.X) - weight * A
+        value = float(found.scores.sum() - 0.5 * weight * np.square(A).sum())
+        return value, np.concatenate([gradient.ravel() * self.unit, found.extra])
 
 
 def maximize_full(
     full: FullObjective, A: FloatArray, extra: FloatArray, max_iter: int, tol: float, progress: Report
-) -> tuple[FloatArray, FloatArray, Search]:
+) -> tuple[FloatArray, FloatArray, OptimizerResult]:
     """L-BFGS from (A, extra); `progress` gets (iteration, A, mean score)."""
 
     def report(iteration: int, parameters: FloatArray, value: float) -> None:
@@ -217,8 +217,8 @@ def maximize_full(
     start = np.concatenate([A.ravel() / full.unit, extra])
     # Idle BLAS threads would slow down those of the pair sums; overflow is found by `require_finite`.
     with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
-        search = lbfgs(full, start, max_iter, tol, report)
-    return *full.split(search.parameters), search
+        result = lbfgs(full, start, max_iter, tol, report)
+    return *full.split(result.parameters), result
 
 
 def lbfgs(
@@ -227,9 +227,9 @@ def lbfgs(
     max_iter: int,
     tol: float,
     progress: Report,
-) -> Search:
+) -> OptimizerResult:
     """Maximize a deterministic function; `tol` bounds the relative gain and the gradient."""
-    reached = Search(start, 0, False)
+    reached = OptimizerResult(start, 0, False)
     best = -np.inf
 
     def negated(parameters: FloatArray) -> tuple[float, FloatArray]:
@@ -289,13 +289,13 @@ class BatchObjective:
         """Scores of the batch `rows`, and the gradient of f with respect to A."""
         if self.against_all:
             X = self.X
-            outcome = self.objective.evaluate_anchors(project(X, A), self.labels, rows, self.dtype)
+            found = self.objective.evaluate_anchors(project(X, A), self.labels, rows, self.dtype)
         else:
             X = self.X[rows]
             layout = class_layout(np.unique(self.labels[rows], return_inverse=True)[1])
-            outcome = self.objective.evaluate(project(X, A), layout, dtype=self.dtype)
-        gradient = map_gradient(outcome.forces, X) / len(rows) - self.alpha * A
-        return outcome.scores, gradient
+            found = self.objective.evaluate(project(X, A), layout, dtype=self.dtype)
+        gradient = map_gradient(found.forces, X) / len(rows) - self.alpha * A
+        return found.scores, gradient
 
 
 def maximize_batches(
@@ -306,11 +306,11 @@ def maximize_batches(
     max_iter: int,
     rng: np.random.RandomState,
     progress: Report,
-) -> Search:
+) -> OptimizerResult:
     """Epochs over batches, from A: enough for `STEPS` steps, at most `max_iter`."""
     per_epoch, n_epochs = count_steps(len(part.X), batcher, max_iter)
     stepper = optimizer(A.ravel(), Schedule(n_epochs * per_epoch), step_units(part.X, len(A)))
-    reached = Search(A, 0, False)
+    reached = OptimizerResult(A, 0, False)
     try:
         with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
             for epoch in range(1, n_epochs + 1):

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from manylens.native.nca_blocks import LANES
-from manylens.native.nca_pairs import FAR, Partners, Tiles, force_moments
+from manylens.native.nca_pairs import FAR, TilePairs, Tiles, force_moments
 from manylens.typing import BoolArray, FloatArray, IntArray
 
 # |z|² above which the cancellation in |z_i|² + |z_j|² - 2 z_i·z_j costs float32 more than 1e-3 of a distance.
@@ -17,14 +17,14 @@ SINGLE_ROWS = 5000  # with more rows, pairs are computed in float32: its roundin
 ROOT2 = np.sqrt(2.0)
 
 
-def share_of_pairs(pairs: Partners) -> float:
+def share_of_pairs(pairs: TilePairs) -> float:
     """The fraction of all pairs of different tiles that is listed."""
     n_tiles = len(pairs.starts) - 1
     return len(pairs.partners) / max(1, n_tiles * (n_tiles - 1) / 2)
 
 
 @dataclass(frozen=True)
-class Layout:
+class TileLayout:
     """The slot of each row. A tile is `LANES` slots of one class; its last slots may be empty."""
 
     slots: IntArray  # (n,)
@@ -39,7 +39,7 @@ class Layout:
         return len(self.tile_class) * LANES
 
     @property
-    def lonely(self) -> BoolArray:
+    def is_only_in_class(self) -> BoolArray:
         """Rows that are alone in their class, shape (n,)."""
         return self.counts[self.labels] == 1
 
@@ -55,12 +55,12 @@ class Layout:
         return Tiles(points, d, self.tile_class, self.filled)
 
 
-def class_layout(labels: IntArray) -> Layout:
+def class_layout(labels: IntArray) -> TileLayout:
     """Rows sorted by class; labels must be 0 to n_classes - 1, none empty."""
     return _layout(labels, labels, np.bincount(labels))
 
 
-def anchor_layout(labels: IntArray, anchors: BoolArray) -> Layout:
+def anchor_layout(labels: IntArray, anchors: BoolArray) -> TileLayout:
     """Rows marked as anchors come first, in separate tiles, and only they are summed over all others."""
     counts = np.bincount(labels)
     layout = _layout(labels, labels + len(counts) * ~anchors, counts)
@@ -70,7 +70,7 @@ def anchor_layout(labels: IntArray, anchors: BoolArray) -> Layout:
     return layout
 
 
-def _layout(labels: IntArray, groups: IntArray, counts: IntArray) -> Layout:
+def _layout(labels: IntArray, groups: IntArray, counts: IntArray) -> TileLayout:
     """Rows sorted by group; every group starts a new tile."""
     sizes = np.bincount(groups)
     tiles = -(-sizes // LANES)
@@ -80,7 +80,7 @@ def _layout(labels: IntArray, groups: IntArray, counts: IntArray) -> Layout:
     slots[np.argsort(groups, kind="stable")] = np.arange(len(labels)) + unused_before
     tile_class = np.repeat(np.arange(len(sizes)), tiles)
     filled = np.bincount(slots // LANES, minlength=len(tile_class))
-    return Layout(slots, tile_class, filled, labels, counts)
+    return TileLayout(slots, tile_class, filled, labels, counts)
 
 
 def pair_dtype(precision: str, X: FloatArray) -> np.dtype[np.floating]:
@@ -99,7 +99,11 @@ def exact_dtype(Z: FloatArray, dtype: DTypeLike) -> np.dtype[np.floating]:
 
 
 def pair_forces(
-    tiles: Tiles, layout: Layout, pairs: Partners, coefficients: FloatArray, weights: FloatArray | None = None
+    tiles: Tiles,
+    layout: TileLayout,
+    pairs: TilePairs,
+    coefficients: FloatArray,
+    weights: FloatArray | None = None,
 ) -> FloatArray:
     """2 Σ_j g_ij (z_i - z_j) of each row, shape (n, d), with g_ij = -k'(D_ij) (u_i + u_j).
 

@@ -291,10 +291,10 @@ def certify_maps(
     individual = np.mean(np.sum((maps - target) ** 2, axis=(1, 2)))
     loss = (1 - diversity) * individual + diversity * np.sum((maps.mean(axis=0) - target) ** 2)
     own = np.einsum("mii->mi", maps)
-    beside = np.sqrt(np.maximum(np.sum(maps**2, axis=1) - own**2, 0.0))
+    off_diagonal = np.sqrt(np.maximum(np.sum(maps**2, axis=1) - own**2, 0.0))
     coverage, bound = pad_spectrum(own.mean(axis=0), M * H), lower_bound(spectrum, M, H, diversity)
     energy = float(spectrum @ spectrum)
-    return ModularSolution(encoders, coverage, count_equal(own, beside), float(loss), bound, energy)
+    return ModularSolution(encoders, coverage, count_equal(own, off_diagonal), float(loss), bound, energy)
 
 
 def dual_axes(X: Rows, mean: FloatArray) -> Spectrum:

@@ -37,7 +37,7 @@ ITERATIONS = 200  # of the projection on the cone; it takes as many as inequalit
 ROUNDING = 1e-12  # share of the energy by which the bound is lowered
 
 
-def sharpened(solution: ModularSolution, spectrum: FloatArray, diversity: float) -> ModularSolution:
+def sharpen_bound(solution: ModularSolution, spectrum: FloatArray, diversity: float) -> ModularSolution:
     """The solution with the larger of its own and the sharper bound; `spectrum` (k,) is largest first."""
     M, H, _ = solution.modules.shape
     if M < 3 or not (solution.has_gap and 1e-6 <= diversity <= 1 - 1e-6):

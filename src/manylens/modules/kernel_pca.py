@@ -26,15 +26,15 @@ from manylens.modules.base import (
     refuse_larger_shape,
     warn_zero_columns,
 )
-from manylens.modules.bounds import sharpened
+from manylens.modules.bounds import sharpen_bound
 from manylens.modules.solver import (
     Ambiguity,
     ambiguity,
     certify,
     dropping_diversity,
+    for_dropped_modules,
     pad_spectrum,
     solve_modules,
-    under_dropping,
 )
 from manylens.summaries import Moments
 from manylens.summaries.moments import block_rows, check_moments, column_means
@@ -393,9 +393,9 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
         rng = new_generator(self.random_state)
         solution = solve_modules(spectrum.values, *shape, diversity, rng, spectrum.energy)
         if solution.has_gap:
-            solution = sharpened(solution, spectrum.values, diversity)
+            solution = sharpen_bound(solution, spectrum.values, diversity)
         if self.keep_probability is not None:
-            solution = under_dropping(solution, self.keep_probability)
+            solution = for_dropped_modules(solution, self.keep_probability)
         clear_fitted(self, "preimage_")
         self._set_certificate(solution, diversity)
         self._set_modules(spectrum, solution.modules)
@@ -427,7 +427,7 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
         other = copy.copy(self).set_params(n_modules=M, n_components=H, keep_probability=None)
         clear_fitted(other, "preimage_", "moments_")
         solution = certify(F[:, :, :k], self.spectrum_, self.diversity_, self.decomposition_.energy)
-        solution = sharpened(solution, self.spectrum_, self.diversity_)
+        solution = sharpen_bound(solution, self.spectrum_, self.diversity_)
         other._set_certificate(solution, self.diversity_)
         other.coverage_ = pad_spectrum(solution.coverage, M * H)
         other._set_modules(self.decomposition_, solution.modules)

@@ -128,7 +128,7 @@ def dropping_diversity(keep_probability: float, n_modules: int) -> float:
     return n_modules * keep_probability / (1 + keep_probability * (n_modules - 1))
 
 
-def under_dropping(solution: ModularSolution, keep_probability: float) -> ModularSolution:
+def for_dropped_modules(solution: ModularSolution, keep_probability: float) -> ModularSolution:
     """The minimizer of the expected loss when every module answers with probability p, from that at λ(p).
 
     The expected loss E |1/M Σ_m η_m G_m - Q|², with η_m independent and 1 with probability p, is (1-λ) |q|² +
@@ -176,11 +176,11 @@ def count_shared(modules: FloatArray) -> int:
     return count_equal(own, np.sqrt(np.maximum(columns - own**2, 0.0)))
 
 
-def count_equal(own: FloatArray, beside: FloatArray) -> int:
-    """Number of coordinates with equal diagonals `own` (M, K) and off-diagonal norms `beside` of zero."""
+def count_equal(own: FloatArray, off_diagonal: FloatArray) -> int:
+    """Number of coordinates with equal diagonals `own` (M, K) and `off_diagonal` norms (M, K) of zero."""
     largest, tolerance = own.max(initial=0.0), 1e-6
     same = np.ptp(own, axis=0) <= tolerance * largest
-    alone = beside.max(axis=0) <= np.sqrt(tolerance) * largest
+    alone = off_diagonal.max(axis=0) <= np.sqrt(tolerance) * largest
     return int(np.sum(same & alone & (own.min(axis=0) > tolerance * largest)))
 
 

@@ -47,7 +47,7 @@ class Tiles(NamedTuple):
     filled: IntArray  # (n_tiles,): slots in use, the first ones of the tile
 
 
-class Partners(NamedTuple):
+class TilePairs(NamedTuple):
     """List of pairs of tiles: tile I is paired with partners[starts[I] : starts[I + 1]], all later tiles.
 
     A tile is also paired with itself, which is not listed. Empty `starts` mean all pairs.
@@ -57,10 +57,10 @@ class Partners(NamedTuple):
     partners: IntArray
 
 
-ALL_PAIRS = Partners(np.empty(0, np.int64), np.empty(0, np.int64))
+ALL_PAIRS = TilePairs(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
-def column_blocks(listed: Partners, n_tiles: int, size: int) -> Iterator[tuple[int, int, IntArray]]:
+def column_blocks(listed: TilePairs, n_tiles: int, size: int) -> Iterator[tuple[int, int, IntArray]]:
     """Blocks of columns begin to end - 1, and each tile's partners among them as a range, shape (2, n_tiles).
 
     The range is one of `listed.partners`, or of all tiles. If the tile itself is among the columns, its range
@@ -203,7 +203,7 @@ def add_moments(
                 blocks.add_totals(moments, here + d * LANES, gained)
 
 
-def kernel_sums(tiles: Tiles, listed: Partners = ALL_PAIRS, weights: FloatArray | None = None) -> FloatArray:
+def kernel_sums(tiles: Tiles, listed: TilePairs = ALL_PAIRS, weights: FloatArray | None = None) -> FloatArray:
     """Pass one: `same` and `other` of every slot, float64 of shape (2, n_slots)."""
     n_tiles = len(tiles.classes)
     weights = None if weights is None else weights.astype(tiles.points.dtype)
@@ -223,7 +223,7 @@ def kernel_sums(tiles: Tiles, listed: Partners = ALL_PAIRS, weights: FloatArray 
 
 
 def force_moments(
-    tiles: Tiles, u: FloatArray, listed: Partners = ALL_PAIRS, weights: FloatArray | None = None
+    tiles: Tiles, u: FloatArray, listed: TilePairs = ALL_PAIRS, weights: FloatArray | None = None
 ) -> FloatArray:
     """Pass two: float64 moments of shape (n_tiles, d + 1, LANES).
 
@@ -235,7 +235,7 @@ def force_moments(
     return moments
 
 
-def force_masses(tiles: Tiles, u: FloatArray, listed: Partners) -> FloatArray:
+def force_masses(tiles: Tiles, u: FloatArray, listed: TilePairs) -> FloatArray:
     """Sum over each listed pair of tiles of (|u_i| + |u_j|) c 2**(-b D), a bound on the forces.
 
     The length of a force is 2**-D sqrt(D), and sqrt(D) <= c 2**((1 - b) D) with c = `MASS_FACTOR`. This is
@@ -253,7 +253,7 @@ def force_masses(tiles: Tiles, u: FloatArray, listed: Partners) -> FloatArray:
 def _pass_two(
     tiles: Tiles,
     u: FloatArray,
-    listed: Partners,
+    listed: TilePairs,
     weights: FloatArray | None,
     moments: FloatArray,
     masses: FloatArray,

@@ -15,11 +15,11 @@ from manylens.validation import check_iterable
 # The public classes of manylens and those that their fitted instances hold; tests/persistence compares the
 # list with fitted estimators and prints what is missing.
 OWN: dict[str, tuple[str, ...]] = {
+    "manylens.alignment.comparing": ("Similarity", "SimilarityMatrix"),
     "manylens.alignment.kernel_weights": ("KernelAlignment",),
     "manylens.alignment.measure_base": ("Measure",),
-    "manylens.alignment.pairwise_measures": ("CKA", "DistanceCorrelation", "NeighborOverlap", "RSA"),
     "manylens.alignment.ranking": ("ModelRanking", "ModelScore"),
-    "manylens.alignment.similarity_matrix": ("Similarity", "SimilarityMatrix"),
+    "manylens.alignment.row_pair_measures": ("CKA", "DistanceCorrelation", "NeighborOverlap", "RSA"),
     "manylens.alignment.sketches": ("Estimate", "FeatureSketch"),
     "manylens.alignment.streaming": ("StreamingCKA",),
     "manylens.alignment.subspace_measures": ("CCA", "Procrustes"),
@@ -46,16 +46,16 @@ OWN: dict[str, tuple[str, ...]] = {
     "manylens.kernels.feature_maps": (
         *("CountSketchMap", "ExactMap", "FeatureMap", "FourierMap", "LinearMap", "NystroemMap"),
     ),
-    "manylens.kernels.graph": ("IsomapKernel", "LaplacianEigenmapKernel", "LocallyLinearKernel"),
     "manylens.kernels.kernels": (
         *("Cosine", "Kernel", "Laplacian", "Linear", "Polynomial", "Precomputed", "RBF"),
     ),
+    "manylens.kernels.manifold_kernels": ("IsomapKernel", "LaplacianEigenmapKernel", "LocallyLinearKernel"),
     "manylens.kernels.spectrum": ("Spectrum",),
     "manylens.metric.methods": (
         *("Compact", "CompactBackground", "Exact", "MiniBatch", "Stochastic", "Subsample", "Tree"),
     ),
     "manylens.metric.nca": ("NCA",),
-    "manylens.metric.online": ("Base", "Online"),
+    "manylens.metric.online": ("Online", "Reservoir"),
     "manylens.metric.optimizers": ("AdaGrad", "Adam", "Schedule"),
     "manylens.modules.autoencoder": ("ModularAutoencoder",),
     "manylens.modules.kernel_pca": ("ModularKernelPCA", "RidgePreimage"),
@@ -86,7 +86,7 @@ OWN: dict[str, tuple[str, ...]] = {
     "manylens.transfer.calibration": ("TemperatureScaler",),
     "manylens.transfer.fine_tuning": ("FineTuningGain",),
     "manylens.transfer.kernel_ridge": ("KernelRidgeCV",),
-    "manylens.transfer.layer_models": ("LayerMaps", "StackedLayers", "WeightedLayers"),
+    "manylens.transfer.layer_estimators": ("LayerMaps", "StackedLayers", "WeightedLayers"),
     "manylens.transfer.layer_ridge": ("LayerRidgeClassifier", "LayerRidgeRegressor"),
     "manylens.transfer.layer_rows": ("LayerRows",),
     "manylens.transfer.layer_transfer": ("LayerTransfer",),

@@ -12,7 +12,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.alignment.cka_and_hsic import cka_matrix
-from manylens.alignment.distances import distance_correlation_matrix
+from manylens.alignment.distance_correlations import distance_correlation_matrix
 from manylens.plotting.style import (
     COLORMAP,
     PALETTE,

@@ -14,7 +14,7 @@ from sklearn.utils import Tags, check_array, get_tags, indexable
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.alignment.features import target_features
+from manylens.alignment.targets import target_features
 from manylens.pruning.boosting_members import BOOSTING
 from manylens.pruning.members import AVERAGING, ListMembers, Members, fitted_copy
 from manylens.pruning.pruned_ensemble import (

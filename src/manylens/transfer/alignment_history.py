@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike
 
 from manylens.alignment.streaming import StreamingCKA
 from manylens.summaries import CountSketch
-from manylens.transfer.layer_outputs import Pooling
-from manylens.transfer.network_blocks import LayerChoice, choose_layers, is_auto
+from manylens.transfer.layer_choice import LayerChoice, choose_layers, is_auto
+from manylens.transfer.layer_pooling import Pooling
 from manylens.transfer.network_calls import Forward
 from manylens.transfer.network_layers import ColumnHashing, LayerPass
 from manylens.typing import AnyArray, FloatArray

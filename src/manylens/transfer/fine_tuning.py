@@ -11,7 +11,7 @@ from manylens.reprs import result_table
 from manylens.typing import AnyArray
 from manylens.validation import check_real, label_column, plain_conversion_errors
 
-TELLING = 2.0  # standard errors that a difference must have
+Z_CRITICAL = 2.0  # standard errors that a difference must have
 
 
 class FineTuningGain(NamedTuple):
@@ -89,9 +89,9 @@ def fine_tuning_gain(
     better = is_right(tuned, truth, "tuned") - is_right(frozen, truth, "frozen")
     gain, error = float(better.mean()), float(better.std(ddof=1) / np.sqrt(n))
     apart = abs(gain - least)
-    if apart > TELLING * error:
+    if apart > Z_CRITICAL * error:
         return FineTuningGain(gain > least, gain, error, n, None)
-    needed = int(np.ceil(n * (TELLING * error / apart) ** 2)) if apart > 0 else None
+    needed = int(np.ceil(n * (Z_CRITICAL * error / apart) ** 2)) if apart > 0 else None
     return FineTuningGain(None, gain, error, n, needed)
 
 

@@ -19,7 +19,7 @@ from manylens.kernels.kernels import Kernel, KernelLike, Precomputed, make_kerne
 from manylens.scoring import PlainScoreMixin
 from manylens.transfer import ridge
 from manylens.transfer.device_ridge import DeviceKernel, device_kernel, device_ridge, rows_like
-from manylens.transfer.layer_models import check_values
+from manylens.transfer.layer_estimators import check_values
 from manylens.typing import FloatArray, MatrixLike, Seed
 from manylens.validation import (
     check_flag,

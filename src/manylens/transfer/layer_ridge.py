@@ -16,10 +16,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from manylens.scoring import finite_score
 from manylens.summaries import Moments
-from manylens.transfer import layer_models, ridge
+from manylens.transfer import layer_estimators, ridge
 from manylens.transfer.calibration import best_temperature, tempered
-from manylens.transfer.layer_models import (
-    LayerRidge,
+from manylens.transfer.layer_estimators import (
+    BaseLayerRidge,
     Layers,
     StackedLayers,
     learns_from_batches,
@@ -71,7 +71,7 @@ def batch_codes(
         raise ValueError(f"classes={classes!r} differs from the classes in the first call of partial_fit.")
     require_two_classes(given, "LayerRidgeClassifier")
     if not is_unlabeled(given).any():
-        layer_models.refuse_unlabeled(y)
+        layer_estimators.refuse_unlabeled(y)
     with plain_label_errors():
         codes = np.searchsorted(given, y)
     if np.any(given[np.minimum(codes, len(given) - 1)] != y):
@@ -99,7 +99,7 @@ def choose_coding(
     return scales, temperature
 
 
-class LayerRidgeClassifier(layer_models.LayerClassifier, LayerRidge):
+class LayerRidgeClassifier(layer_estimators.LayerClassifier, BaseLayerRidge):
     """Classify rows from several layers of features, in closed form.
 
     Each layer is reduced to low rank, centered and scaled to the same trace. A ridge regression of one-hot
@@ -171,14 +171,14 @@ class LayerRidgeClassifier(layer_models.LayerClassifier, LayerRidge):
 
     @restore_on_error
     def fit(self, X: Layers, y: ArrayLike) -> Self:
-        rows, self._slices = layer_models.read_rows(self, X, is_first=True)
+        rows, self._slices = layer_estimators.read_rows(self, X, is_first=True)
         labels = check_labels(y, rows)
-        layer_models.refuse_unlabeled(labels)
+        layer_estimators.refuse_unlabeled(labels)
         self.classes_, codes = distinct_labels(labels)
         require_two_classes(self.classes_, type(self).__name__)
         targets = np.eye(len(self.classes_))[codes]
         self.moments_ = None
-        if layer_models.is_stacked(self.weights):
+        if layer_estimators.is_stacked(self.weights):
             maps, fits = self._fit_each_layer(rows, targets)
             left_out = np.hstack([fit.left_out for fit in fits])
             coef, intercept, self.loo_score_ = stack_classes(left_out, codes)
@@ -215,7 +215,7 @@ class LayerRidgeClassifier(layer_models.LayerClassifier, LayerRidge):
         LayerRidgeClassifier
         """
         is_first = self.moments_ is None
-        rows, self._slices = layer_models.read_rows(self, X, is_first)
+        rows, self._slices = layer_estimators.read_rows(self, X, is_first)
         labels = check_labels(y, rows)
         self.classes_, codes = batch_codes(labels, classes, getattr(self, "classes_", None), is_first)
         scores = None if is_first else self.model_.scores(rows)
@@ -244,7 +244,7 @@ class LayerRidgeClassifier(layer_models.LayerClassifier, LayerRidge):
         -------
         self
         """
-        rows, self._slices = layer_models.read_rows(self, X, is_first=True)
+        rows, self._slices = layer_estimators.read_rows(self, X, is_first=True)
         labels = check_labels(y, rows)
         known = np.unique(labels) if classes is None else classes
         self.classes_, codes = batch_codes(labels, known, None, True)
@@ -267,7 +267,7 @@ class LayerRidgeClassifier(layer_models.LayerClassifier, LayerRidge):
             Combine the summaries of several batches with `merge`.
         """
         check_is_fitted(self, "_first")
-        rows, _ = layer_models.read_rows(self, X, is_first=False)
+        rows, _ = layer_estimators.read_rows(self, X, is_first=False)
         _, codes = batch_codes(check_labels(y, rows), None, self.classes_, False)
         return self._batch_moments(self._first, rows, np.eye(len(self.classes_))[codes])
 
@@ -300,7 +300,7 @@ class LayerRidgeClassifier(layer_models.LayerClassifier, LayerRidge):
         return scores * self.class_scales_.astype(scores.dtype)
 
 
-class LayerRidgeRegressor(RegressorMixin, LayerRidge):
+class LayerRidgeRegressor(RegressorMixin, BaseLayerRidge):
     """Predict values from several layers of features, in closed form.
 
     Like `LayerRidgeClassifier`, with the values as targets of the ridge.
@@ -330,11 +330,11 @@ class LayerRidgeRegressor(RegressorMixin, LayerRidge):
 
     @restore_on_error
     def fit(self, X: Layers, y: ArrayLike) -> Self:
-        rows, self._slices = layer_models.read_rows(self, X, is_first=True)
-        values, self._is_1d = layer_models.check_values(y, rows)
-        self.moments_, self._exponent = None, layer_models.target_exponent(values, rows.dtype)
+        rows, self._slices = layer_estimators.read_rows(self, X, is_first=True)
+        values, self._is_1d = layer_estimators.check_values(y, rows)
+        self.moments_, self._exponent = None, layer_estimators.target_exponent(values, rows.dtype)
         targets = cast(FloatArray, times_power(values, -self._exponent))
-        if layer_models.is_stacked(self.weights):
+        if layer_estimators.is_stacked(self.weights):
             maps, fits = self._fit_each_layer(rows, targets)
             joined = np.hstack([fit.left_out for fit in fits])
             scale = float(np.sqrt(np.mean(np.square(joined).sum(axis=1)))) or 1.0  # as `alphas` expects
@@ -369,10 +369,10 @@ class LayerRidgeRegressor(RegressorMixin, LayerRidge):
         LayerRidgeRegressor
         """
         is_first = self.moments_ is None
-        rows, self._slices = layer_models.read_rows(self, X, is_first)
-        values, self._is_1d = layer_models.check_values(y, rows)
+        rows, self._slices = layer_estimators.read_rows(self, X, is_first)
+        values, self._is_1d = layer_estimators.check_values(y, rows)
         if is_first:
-            self._exponent = layer_models.target_exponent(values, rows.dtype)
+            self._exponent = layer_estimators.target_exponent(values, rows.dtype)
         clear_fitted(self, "loo_score_")
         self._add_batch(rows, cast(FloatArray, times_power(values, -self._exponent)))
         self.loo_errors_ = squared_units(cast(FloatArray, self.loo_errors_), self._exponent)
@@ -393,9 +393,9 @@ class LayerRidgeRegressor(RegressorMixin, LayerRidge):
         -------
         self
         """
-        rows, self._slices = layer_models.read_rows(self, X, is_first=True)
-        values, self._is_1d = layer_models.check_values(y, rows)
-        self._exponent = layer_models.target_exponent(values, rows.dtype)
+        rows, self._slices = layer_estimators.read_rows(self, X, is_first=True)
+        values, self._is_1d = layer_estimators.check_values(y, rows)
+        self._exponent = layer_estimators.target_exponent(values, rows.dtype)
         self._start_parts(rows, cast(FloatArray, times_power(values, -self._exponent)))
         return self
 
@@ -415,8 +415,8 @@ class LayerRidgeRegressor(RegressorMixin, LayerRidge):
             Combine the summaries of several batches with `merge`.
         """
         check_is_fitted(self, "_first")
-        rows, _ = layer_models.read_rows(self, X, is_first=False)
-        values, _ = layer_models.check_values(y, rows)
+        rows, _ = layer_estimators.read_rows(self, X, is_first=False)
+        values, _ = layer_estimators.check_values(y, rows)
         return self._batch_moments(self._first, rows, cast(FloatArray, times_power(values, -self._exponent)))
 
     @restore_on_error
@@ -473,7 +473,7 @@ class LayerRidgeRegressor(RegressorMixin, LayerRidge):
             At most 1; the mean over the columns of y.
         """
         predicted = self.predict(X).astype(np.float64, copy=False)
-        values, is_1d = layer_models.check_values(y, predicted)
+        values, is_1d = layer_estimators.check_values(y, predicted)
         both = [values[:, 0] if is_1d else values, predicted]
         exponent = safe_scale(*both)  # scaling both changes no R²
         scaled = [times_power(each, -exponent) for each in both]

@@ -14,10 +14,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from manylens.optional import import_torch
 from manylens.scoring import PlainScoreMixin
-from manylens.transfer.layer_outputs import Pooling
+from manylens.transfer.layer_choice import LayerChoice, choose_layers, is_auto
+from manylens.transfer.layer_pooling import Pooling
 from manylens.transfer.layer_ridge import LayerRidgeClassifier
 from manylens.transfer.layer_rows import LayerRows
-from manylens.transfer.network_blocks import LayerChoice, choose_layers, is_auto
 from manylens.transfer.network_calls import Forward
 from manylens.transfer.network_layers import LayerPass, gather
 from manylens.typing import AnyArray, FloatArray

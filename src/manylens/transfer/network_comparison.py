@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from manylens.alignment.features import centered, constant_message
-from manylens.alignment.similarity_matrix import SimilarityMatrix
-from manylens.transfer.layer_outputs import Pooling
-from manylens.transfer.network_blocks import LayerChoice, choose_layers, is_auto
+from manylens.alignment.comparing import SimilarityMatrix
+from manylens.alignment.feature_sets import centered, constant_message
+from manylens.transfer.layer_choice import LayerChoice, choose_layers, is_auto
+from manylens.transfer.layer_pooling import Pooling
 from manylens.transfer.network_calls import Forward, in_batches, with_progress
 from manylens.transfer.network_layers import Batch, LayerPass
 from manylens.typing import FloatArray

@@ -13,7 +13,14 @@ import numpy as np
 
 from manylens.kernels.spectrum import inverse_root, rank_tolerance
 from manylens.summaries import CountSketch
-from manylens.transfer.layer_outputs import (
+from manylens.transfer.layer_choice import (
+    LayerChoice,
+    choose_layers,
+    is_auto,
+    is_of_positions,
+    modules_by_name,
+)
+from manylens.transfer.layer_pooling import (
     Pooling,
     PoolingRule,
     channel_axis,
@@ -24,13 +31,6 @@ from manylens.transfer.layer_outputs import (
     unknown_axis,
 )
 from manylens.transfer.layer_rows import LayerRows
-from manylens.transfer.network_blocks import (
-    LayerChoice,
-    choose_layers,
-    is_auto,
-    is_of_positions,
-    modules_by_name,
-)
 from manylens.transfer.network_calls import Call, Caller, Forward, has_rows, in_batches, with_progress
 from manylens.typing import FloatArray
 from manylens.validation import check_choice, refuse_overflow, shown

@@ -21,7 +21,7 @@ from manylens.native.threads import one_blas_thread
 from manylens.summaries import Moments
 from manylens.summaries.base import summarize
 from manylens.summaries.moments import block_rows
-from manylens.transfer.banded import LEAST_ROWS, MOST_TARGETS, BandedRidge, banded_ridge
+from manylens.transfer.banded_ridge import LEAST_ROWS, MOST_TARGETS, BandedRidge, banded_ridge
 from manylens.typing import FloatArray
 from manylens.validation import (
     check_choice,

@@ -13,15 +13,15 @@ from torch import nn
 
 from manylens.kernels.feature_maps import LandmarkMap
 from manylens.kernels.kernels import RBF
-from manylens.transfer.layer_models import LayerMaps, StackedLayers, WeightedLayers
-from manylens.transfer.layer_outputs import (
+from manylens.transfer.layer_choice import modules_by_name
+from manylens.transfer.layer_estimators import LayerMaps, StackedLayers, WeightedLayers
+from manylens.transfer.layer_pooling import (
     check_pooling,
     layer_tensor,
     needs_channels,
     pool_tensor,
 )
 from manylens.transfer.layer_transfer import LayerTransfer
-from manylens.transfer.network_blocks import modules_by_name
 from manylens.transfer.network_calls import Call, Caller
 from manylens.transfer.ridge import KernelColumns, RidgePredictor
 from manylens.typing import FloatArray

@@ -17,9 +17,9 @@ from manylens.kernels.bandwidths import Gamma
 from manylens.summaries import Moments
 from manylens.summaries.base import summarize
 from manylens.summaries.moments import block_rows
-from manylens.transfer import layer_models, ridge
+from manylens.transfer import layer_estimators, ridge
 from manylens.transfer.calibration import best_temperature, tempered
-from manylens.transfer.layer_models import Layers, LayerSlices, LayerWeights, WeightedLayers
+from manylens.transfer.layer_estimators import Layers, LayerSlices, LayerWeights, WeightedLayers
 from manylens.transfer.ridge import RidgePredictor, RidgeSettings, check_positive, linear_ridge
 from manylens.typing import FloatArray, IntArray, Seed
 from manylens.validation import (
@@ -73,7 +73,7 @@ class TransductionSearch:
         )
 
 
-class TransductiveRidgeClassifier(layer_models.LayerClassifier):
+class TransductiveRidgeClassifier(layer_estimators.LayerClassifier):
     """Classify rows of which only a few are labeled; -1 in y ('-1' for strings) marks the unlabeled rows.
 
     A ridge on the labeled rows predicts pseudo-labels Y' of the others. Then, `n_steps` times,
@@ -164,7 +164,7 @@ class TransductiveRidgeClassifier(layer_models.LayerClassifier):
     @restore_on_error
     def fit(self, X: Layers, y: ArrayLike) -> Self:
         search, settings = self._validate_parameters()
-        rows, self._slices = layer_models.read_rows(self, X, is_first=True)
+        rows, self._slices = layer_estimators.read_rows(self, X, is_first=True)
         labels = check_labels(y, rows)
         labeled = ~is_unlabeled(labels)
         if not labeled.any():
@@ -174,7 +174,7 @@ class TransductiveRidgeClassifier(layer_models.LayerClassifier):
         targets = np.eye(len(self.classes_))[codes]
         random_state = check_seed(self.random_state)
 
-        maps, weights, features = layer_models.weigh_layers(self, rows, targets, random_state, labeled)
+        maps, weights, features = layer_estimators.weigh_layers(self, rows, targets, random_state, labeled)
         # The p x p scatter is factored, so landmarks are also used for many linear features.
         is_narrow = settings.kernel == "linear" and features.shape[1] <= settings.rank
         columns = None if is_narrow else settings.landmark_map(features, random_state)
@@ -190,7 +190,7 @@ class TransductiveRidgeClassifier(layer_models.LayerClassifier):
         """The validated search, and the settings of the kernel."""
         check_choice(self.pseudo_labels, "pseudo_labels", ("balanced", "soft", "hard"))
         check_count(self.n_steps, "n_steps")
-        if layer_models.is_stacked(self.weights):
+        if layer_estimators.is_stacked(self.weights):
             raise ValueError("weights='stacked' needs labels of all rows: use 'uniform' or 'alignment'.")
         if self.search is not None and not isinstance(self.search, TransductionSearch):
             raise TypeError(f"search={shown(self.search)} must be a TransductionSearch or None.")

@@ -20,8 +20,8 @@ from manylens.alignment.dissimilarities import (
     standardized,
     symmetric_from_pairs,
 )
-from manylens.alignment.distances import centered_lenses, distance_sums
-from manylens.alignment.features import Names, centered, refuse_constant
+from manylens.alignment.distance_correlations import centered_lenses, distance_sums
+from manylens.alignment.feature_sets import Names, centered, refuse_constant
 from manylens.alignment.kernel_inner_products import (
     ROUNDING,
     KernelGram,

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from manylens.alignment.features import (
+from manylens.alignment.feature_sets import (
     FeatureSets,
     Names,
     check_feature_sets,
+    disambiguate_names,
     labeled,
     list_sets,
     refuse_other_rows,
-    told_apart,
 )
 from manylens.alignment.measure_base import Measure, Null
 from manylens.alignment.measure_names import make_measure
@@ -301,7 +301,7 @@ def compare_matrix(
     if others is not None:
         other_names, other_arrays = read(others)
         both, both_names, split = [*arrays, *other_arrays], [*names, *other_names], len(arrays)
-        refuse_other_rows([*names, *told_apart(names, other_names)], both)
+        refuse_other_rows([*names, *disambiguate_names(names, other_names)], both)
     n_groups = check_count(n_groups, "n_groups", minimum=0)
     check_real(level, "level", 0, 1, include="neither")
     n = arrays[0].shape[0]

@@ -1,4 +1,4 @@
-"""Feature sets of the same rows: validation, centering, scaling, groups of columns, and the target."""
+"""Feature sets of the same rows: validation, centering, scaling and groups of columns."""
 
 from __future__ import annotations
 
@@ -7,29 +7,21 @@ from itertools import pairwise
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.utils import check_array
-from sklearn.utils.multiclass import type_of_target
 
 from manylens.optional import import_optional
 from manylens.typing import AnyArray, FloatArray, IntArray, MatrixLike, Rows
 from manylens.validation import (
-    check_choice,
     check_iterable,
-    distinct_labels,
     is_sparse,
-    label_column,
     plain_conversion_errors,
-    plain_label_errors,
     refuse_collection,
-    require_two_classes,
     times_power,
     without_duplicates,
 )
 
 FeatureSets: TypeAlias = Mapping[Any, Any] | Sequence[Any] | AnyArray  # a dict, a list, or a 3-d array
 Names: TypeAlias = Sequence[Hashable]
-Target: TypeAlias = Literal["auto", "classes", "values"]
 Returned: TypeAlias = Literal["score", "angle"]
 
 
@@ -52,7 +44,7 @@ def check_feature_sets(features: FeatureSets, accept_sparse: bool = True) -> tup
     return names, arrays
 
 
-def told_apart(names: Names, other_names: Names) -> list[Hashable]:
+def disambiguate_names(names: Names, other_names: Names) -> list[Hashable]:
     """Names of the other side of a comparison, for errors: "a of others" if both sides have an "a"."""
     return [f"{name} of others" if name in names else name for name in other_names]
 
@@ -279,53 +271,6 @@ def list_sets(features: Any) -> tuple[list[Any], list[Any]]:
     if isinstance(features, Mapping) and not is_sparse(features):
         return list(features), list(features.values())
     return (list(range(len(features))), list(features)) if isinstance(features, list | tuple) else ([], [])
-
-
-def target_features(y: ArrayLike | None, n_rows: int, target: Target = "auto") -> FloatArray:
-    """Uncentered columns (n, C) whose linear kernel is the target kernel: one-hot classes, or the values."""
-    check_choice(target, "target", ("auto", "classes", "values"))
-    if y is None:
-        raise ValueError("Alignment requires y to be passed, but the target y is None.")
-    with plain_conversion_errors("y"):
-        y = np.asarray(y)
-    if y.ndim == 0:
-        raise ValueError("y is a single value: give one class or value per row.")
-    if len(y) != n_rows:
-        raise ValueError(f"y has {len(y)} rows and the features have {n_rows}.")
-    if target == "auto":
-        target = read_target(y)
-    if target == "classes":
-        classes, codes = distinct_labels(label_column(y))
-        require_two_classes(classes, "alignment with a target")
-        return (codes[:, np.newaxis] == np.arange(len(classes))).astype(np.float64)
-    with plain_conversion_errors("y"):
-        columns: FloatArray = check_array(y.reshape(len(y), -1), dtype=np.float64, input_name="y")
-    if np.all(columns == columns[0]):
-        raise ValueError("y is constant: nothing can be aligned with it.")
-    return columns
-
-
-def read_target(y: AnyArray) -> Literal["classes", "values"]:
-    """Whether y holds classes or values, by scikit-learn's `type_of_target`; raises if it could be both."""
-    with plain_label_errors(), plain_conversion_errors("y"):
-        kind = type_of_target(y, input_name="y")
-    if kind not in ("binary", "multiclass"):
-        return "values"
-    # For two classes both readings give the same centered kernel, up to a factor. If most numbers occur only
-    # once, they are not classes.
-    if y.dtype.kind == "f" and kind == "multiclass":
-        if 2 * len(np.unique(y)) > len(y):
-            return "values"
-        raise ValueError(target_is_ambiguous())
-    return "classes"
-
-
-def target_is_ambiguous() -> str:
-    """Error message for a target that may be classes or values."""
-    return (
-        "y holds whole numbers stored as floats, which may be classes or values: give "
-        "target='classes' or target='values'."
-    )
 
 
 def as_returned(scores: Any, return_: Returned) -> Any:

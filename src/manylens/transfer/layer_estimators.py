@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.alignment.features import centered, largest, resolve_groups, sets_by_name, side_by_side
+from manylens.alignment.feature_sets import centered, largest, resolve_groups, sets_by_name, side_by_side
 from manylens.alignment.kernel_weights import align_kernels
 from manylens.kernels import CountSketchMap, Linear
 from manylens.kernels.bandwidths import Gamma
@@ -349,7 +349,7 @@ def refuse_unlabeled(y: AnyArray) -> None:
         raise ValueError(f"{fault}: leave them out, or use TransductiveRidgeClassifier.")
 
 
-def learns_from_batches(estimator: LayerRidge) -> bool:
+def learns_from_batches(estimator: BaseLayerRidge) -> bool:
     """Whether `partial_fit` is available: stacking needs the leave-one-out scores of all rows."""
     if is_stacked(estimator.weights):
         raise AttributeError("weights='stacked' needs all rows at once and has no partial_fit: use fit.")
@@ -367,7 +367,7 @@ def squared_units(errors: FloatArray, exponent: int) -> FloatArray:
         return np.ldexp(errors, 2 * exponent)
 
 
-class LayerRidge(LayerEstimator):
+class BaseLayerRidge(LayerEstimator):
     """Base class of `LayerRidgeClassifier` and `LayerRidgeRegressor`: fits, batches, and fits in parts."""
 
     moments_: Moments | None = None

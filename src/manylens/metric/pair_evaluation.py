@@ -16,15 +16,15 @@ from manylens.metric.objectives import (
     SMALLEST_SUM,
     UNIT,
     Objective,
-    Outcome,
+    ObjectiveValue,
     force_coefficients,
-    gaussian_outcome,
+    gaussian_value,
     in_kernel_units,
     sums_in_range,
 )
-from manylens.metric.tiles import Layout, class_layout, share_of_pairs
+from manylens.metric.tiles import TileLayout, class_layout, share_of_pairs
 from manylens.native.nca_blocks import LANES
-from manylens.native.nca_pairs import ALL_PAIRS, Partners, Tiles, force_masses, kernel_sums
+from manylens.native.nca_pairs import ALL_PAIRS, TilePairs, Tiles, force_masses, kernel_sums
 from manylens.native.threads import in_threads
 from manylens.typing import FloatArray, IntArray
 
@@ -42,7 +42,9 @@ class Evaluation:
         self.labels = labels
         self.dtype = dtype
 
-    def outcome(self, objective: Objective, Z: FloatArray, extra: FloatArray | None = None) -> Outcome:
+    def evaluate(
+        self, objective: Objective, Z: FloatArray, extra: FloatArray | None = None
+    ) -> ObjectiveValue:
         """The objective at the projected points `Z`, shape (n, d)."""
         raise NotImplementedError
 
@@ -54,7 +56,9 @@ class ExactEvaluation(Evaluation):
         super().__init__(labels, dtype)
         self.layout = class_layout(labels)
 
-    def outcome(self, objective: Objective, Z: FloatArray, extra: FloatArray | None = None) -> Outcome:
+    def evaluate(
+        self, objective: Objective, Z: FloatArray, extra: FloatArray | None = None
+    ) -> ObjectiveValue:
         return objective.evaluate(Z, self.layout, ALL_PAIRS, self.dtype, extra)
 
 
@@ -63,7 +67,9 @@ class RangeSearch(Evaluation):
 
     share = 1.0  # fraction of all pairs that the last evaluation visited
 
-    def outcome(self, objective: Objective, Z: FloatArray, extra: FloatArray | None = None) -> Outcome:
+    def evaluate(
+        self, objective: Objective, Z: FloatArray, extra: FloatArray | None = None
+    ) -> ObjectiveValue:
         layout = tree_layout(Z, self.labels)
         low, high = tile_boxes(Z, layout)
         # A little more than 1, because distances may be rounded to float32.
@@ -92,7 +98,9 @@ class TreeEvaluation(Evaluation):
         # Fractions of kernel sums and of force masses that may be skipped; they adapt to the forces.
         self.box_budget, self.mass_budget = tolerance / 100, tolerance / CANCELLATION
 
-    def outcome(self, objective: Objective, Z: FloatArray, extra: FloatArray | None = None) -> Outcome:
+    def evaluate(
+        self, objective: Objective, Z: FloatArray, extra: FloatArray | None = None
+    ) -> ObjectiveValue:
         Z, dtype = in_kernel_units(Z, self.dtype)
         layout = tree_layout(Z, self.labels)
         tiles = layout.place(Z, dtype)
@@ -102,11 +110,11 @@ class TreeEvaluation(Evaluation):
             reach, far = negligible_gaps(low, high, layout.filled, self.box_budget * least)
             near = near_pairs(low, high, reach)
             sums = kernel_sums(tiles, near)
-            inside, same, total = sums_in_range(sums, layout, dtype, objective.form, ~layout.lonely)
+            inside, same, total = sums_in_range(sums, layout, dtype, objective.form, ~layout.is_only_in_class)
             masses = force_masses(tiles, force_coefficients(same, total, objective.form), near)
             heavy, light = heavy_pairs(near, masses, self.mass_budget)
             self.near_share, self.share = share_of_pairs(near), share_of_pairs(heavy)
-            found = gaussian_outcome(Z, tiles, layout, heavy, sums, objective.form)
+            found = gaussian_value(Z, tiles, layout, heavy, sums, objective.form)
             needed = np.where(inside, same if objective.form == "likelihood" else total, np.inf)
             beyond = skipped_forces(far, needed, len(Z))
             allowed = self.tolerance * float(np.linalg.norm(found.forces, axis=1).sum()) * UNIT / 4
@@ -116,7 +124,7 @@ class TreeEvaluation(Evaluation):
             if fits:
                 return found
         self.near_share = self.share = 1.0
-        return gaussian_outcome(Z, tiles, layout, ALL_PAIRS, kernel_sums(tiles), objective.form)
+        return gaussian_value(Z, tiles, layout, ALL_PAIRS, kernel_sums(tiles), objective.form)
 
 
 def _adapt(budget: float, used: float, allowed: float, largest: float) -> float:
@@ -129,12 +137,12 @@ def _adapt(budget: float, used: float, allowed: float, largest: float) -> float:
     return min(largest, budget * min(0.125 * allowed / used, 4.0) if used > 0 else largest)
 
 
-def least_sums(tiles: Tiles, layout: Layout) -> FloatArray:
+def least_sums(tiles: Tiles, layout: TileLayout) -> FloatArray:
     """Lower bound per tile, shape (n_tiles,), on the kernel sums of its rows within their class.
 
     Rows with sums below `SMALLEST_SUM` are computed by log-sum-exp and need no bound.
     """
-    nothing = Partners(np.zeros(len(tiles.classes) + 1, np.int64), np.empty(0, np.int64))
+    nothing = TilePairs(np.zeros(len(tiles.classes) + 1, np.int64), np.empty(0, np.int64))
     inner = np.full(layout.n_slots, np.inf)
     inner[layout.slots] = kernel_sums(tiles, nothing)[0, layout.slots]
     return np.maximum(inner.reshape(-1, LANES).min(axis=1), SMALLEST_SUM[tiles.points.dtype])
@@ -187,7 +195,7 @@ def skipped_forces(far: FloatArray, needed: FloatArray, n: int) -> float:
     return float(((lengths + 3 * sums * root) / needed).sum())
 
 
-def tree_layout(Z: FloatArray, labels: IntArray) -> Layout:
+def tree_layout(Z: FloatArray, labels: IntArray) -> TileLayout:
     """Layout in which the tiles of a class are the leaves of a k-d tree.
 
     A part of a class is split across its widest side, near the middle, between two tiles; parts with the same
@@ -224,7 +232,7 @@ def tree_layout(Z: FloatArray, labels: IntArray) -> Layout:
     return replace(layout, slots=slots)
 
 
-def tile_boxes(Z: FloatArray, layout: Layout) -> tuple[FloatArray, FloatArray]:
+def tile_boxes(Z: FloatArray, layout: TileLayout) -> tuple[FloatArray, FloatArray]:
     """Lowest and highest corner of the box around each tile, two arrays of shape (n_tiles, d)."""
     order = np.argsort(layout.slots)
     sorted_Z = np.asarray(Z, np.float64)[order]
@@ -244,7 +252,7 @@ def squared_gaps(low: FloatArray, high: FloatArray, rows: slice, columns: slice)
     return gaps
 
 
-def near_pairs(low: FloatArray, high: FloatArray, reach: FloatArray) -> Partners:
+def near_pairs(low: FloatArray, high: FloatArray, reach: FloatArray) -> TilePairs:
     """Pairs of tiles I < J whose boxes are nearer than the reach (squared) of either tile."""
     n_tiles = len(low)
     starts = range(0, n_tiles, BOX_ROWS)
@@ -260,10 +268,10 @@ def near_pairs(low: FloatArray, high: FloatArray, reach: FloatArray) -> Partners
 
     in_threads(compare, len(starts), alone=n_tiles <= BOX_ROWS)
     one = np.concatenate([pair[0] for pair in found])
-    return Partners(_starts(one, n_tiles), np.concatenate([pair[1] for pair in found]))
+    return TilePairs(_starts(one, n_tiles), np.concatenate([pair[1] for pair in found]))
 
 
-def heavy_pairs(pairs: Partners, masses: FloatArray, tolerance: float) -> tuple[Partners, float]:
+def heavy_pairs(pairs: TilePairs, masses: FloatArray, tolerance: float) -> tuple[TilePairs, float]:
     """The listed pairs without the lightest, and the mass of those.
 
     Each tile drops its lightest pairs up to a budget: `tolerance` times its own mass or the mean mass of all
@@ -280,7 +288,7 @@ def heavy_pairs(pairs: Partners, masses: FloatArray, tolerance: float) -> tuple[
     budget = tolerance * np.maximum(lost[:, -1], lost[:, -1].mean())
     keep_from = np.minimum((lost <= budget[:, None]).sum(axis=1), MASS_BINS - 1)
     kept = size >= np.minimum(keep_from[one], keep_from[two])
-    return Partners(_starts(one[kept], n_tiles), two[kept]), float(masses[~kept].sum(dtype=np.float64))
+    return TilePairs(_starts(one[kept], n_tiles), two[kept]), float(masses[~kept].sum(dtype=np.float64))
 
 
 def _starts(one: IntArray, n_tiles: int) -> IntArray:

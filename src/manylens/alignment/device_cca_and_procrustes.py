@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from manylens.alignment.canonical import Directions, kept_rank
+from manylens.alignment.cca_and_procrustes import Directions, kept_rank
 from manylens.alignment.device_alignments import unit_rows
-from manylens.alignment.features import Names
+from manylens.alignment.feature_sets import Names
 from manylens.alignment.measure_base import sides
 from manylens.arrays import check_matrices, to_host
 from manylens.typing import FloatArray

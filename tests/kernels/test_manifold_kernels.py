@@ -13,7 +13,7 @@ from sklearn.neighbors import kneighbors_graph
 import manylens
 from manylens import ModularKernelPCA
 from manylens.kernels import ExactMap, IsomapKernel, LaplacianEigenmapKernel, LocallyLinearKernel
-from manylens.kernels.graph import joined_graph, laplacian_pseudo_inverse, reconstruction_weights
+from manylens.kernels.manifold_kernels import joined_graph, laplacian_pseudo_inverse, reconstruction_weights
 from tests.kernels.contract import KernelContract
 
 # Pixels are whole numbers, so many distances tie; a little noise makes every neighborhood unique.

@@ -5,7 +5,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from manylens.metric.evaluation import (
+from manylens.metric.objectives import (
+    RIDGE,
+    BackgroundObjective,
+    CompactObjective,
+    GaussianObjective,
+    force_coefficients,
+)
+from manylens.metric.pair_evaluation import (
     ExactEvaluation,
     RangeSearch,
     TreeEvaluation,
@@ -16,13 +23,6 @@ from manylens.metric.evaluation import (
     squared_gaps,
     tile_boxes,
     tree_layout,
-)
-from manylens.metric.objectives import (
-    RIDGE,
-    BackgroundObjective,
-    CompactObjective,
-    GaussianObjective,
-    force_coefficients,
 )
 from manylens.metric.tiles import class_layout
 from manylens.native.nca_blocks import LANES
@@ -58,20 +58,20 @@ class EvaluationContract:
         y = np.unique(y, return_inverse=True)[1]
         if np.bincount(y).min() < 2:
             y = np.arange(n) % 2
-        scores = self.make(y).outcome(self.objective(), Z).scores
+        scores = self.make(y).evaluate(self.objective(), Z).scores
         np.testing.assert_allclose(scores, self.literal(Z, y), atol=2 * self.tolerance)
 
     def test_forces_are_the_slope_of_the_literal_objective(self):
         Z, y = points(n=120, d=2)
         rows = [0, 17, 119]
         expected = finite_differences(lambda Z: self.literal(Z, y).sum(), Z, rows)
-        forces = self.make(y).outcome(self.objective(), Z).forces[rows]
+        forces = self.make(y).evaluate(self.objective(), Z).forces[rows]
         np.testing.assert_allclose(forces, expected, rtol=1e-5, atol=max(1e-7, 10 * self.tolerance))
 
     def test_single_precision_agrees_to_five_digits(self):
         Z, y = points(n=300)
         double, single = (
-            self.make(y, dtype).outcome(self.objective(), Z) for dtype in (np.float64, np.float32)
+            self.make(y, dtype).evaluate(self.objective(), Z) for dtype in (np.float64, np.float32)
         )
         np.testing.assert_allclose(single.scores.sum(), double.scores.sum(), rtol=1e-5 + self.tolerance)
         assert np.linalg.norm(single.forces - double.forces) < 1e-4 * np.linalg.norm(double.forces)
@@ -79,7 +79,7 @@ class EvaluationContract:
     def test_evaluating_twice_gives_the_same_result(self):
         Z, y = points(n=300)
         evaluation = self.make(y)
-        one, two = (evaluation.outcome(self.objective(), Z) for _ in range(2))
+        one, two = (evaluation.evaluate(self.objective(), Z) for _ in range(2))
         np.testing.assert_allclose(two.scores, one.scores, atol=2 * self.tolerance)
 
 
@@ -108,7 +108,7 @@ class TestRangeSearch(EvaluationContract):
     def test_skipped_pairs_do_not_change_the_result(self):
         Z, y = points(n=600, d=2, scale=4.0)
         search = self.make(y)
-        found, exact = (how.outcome(self.objective(), Z) for how in (search, ExactEvaluation(y)))
+        found, exact = (how.evaluate(self.objective(), Z) for how in (search, ExactEvaluation(y)))
         assert search.share < 0.8
         np.testing.assert_allclose(found.scores, exact.scores, rtol=1e-10)
         np.testing.assert_allclose(found.forces, exact.forces, rtol=1e-8, atol=1e-10)
@@ -175,28 +175,28 @@ def test_every_row_is_within_the_tolerance_however_the_rows_move(form, d, spread
     tree, objective = TreeEvaluation(y, tolerance=tolerance), GaussianObjective(form)
     for move in [lambda Z, *_: Z, *moves]:
         Z = move(Z, y, rng)
-        exact = ExactEvaluation(y).outcome(objective, Z)
+        exact = ExactEvaluation(y).evaluate(objective, Z)
         if form == "likelihood":  # the promise is on p; that on log p follows from it, relative to p
-            ratio = np.exp(tree.outcome(objective, Z).scores - exact.scores)
+            ratio = np.exp(tree.evaluate(objective, Z).scores - exact.scores)
             assert np.abs(ratio - 1).max() <= tolerance / (1 - tolerance) + 1e-9
-        assert_within_tolerance(tree.outcome(objective, Z), exact, tolerance)
+        assert_within_tolerance(tree.evaluate(objective, Z), exact, tolerance)
 
 
 def test_five_rows_that_jump_are_within_the_tolerance():
     y = np.arange(3000) % 3
     Z = np.random.default_rng(0).normal(size=(3000, 2)) + np.array([[0, 0], [30, 0], [0, 30]])[y]
     tree = TreeEvaluation(y, tolerance=1e-3)
-    tree.outcome(GaussianObjective(), Z)
+    tree.evaluate(GaussianObjective(), Z)
     Z[np.flatnonzero(y == 0)[:5], 0] += 30.0  # into the next class
-    exact = ExactEvaluation(y).outcome(GaussianObjective(), Z)
-    assert_within_tolerance(tree.outcome(GaussianObjective(), Z), exact, 1e-3)
+    exact = ExactEvaluation(y).evaluate(GaussianObjective(), Z)
+    assert_within_tolerance(tree.evaluate(GaussianObjective(), Z), exact, 1e-3)
 
 
 @pytest.mark.parametrize("form", ["accuracy", "likelihood"])
 def test_forces_are_within_the_tolerance_although_most_pairs_are_skipped(form):
     Z, y = islands(spread=20.0)
     tree = TreeEvaluation(y, tolerance=1e-3)
-    exact, found = (how.outcome(GaussianObjective(form), Z) for how in (ExactEvaluation(y), tree))
+    exact, found = (how.evaluate(GaussianObjective(form), Z) for how in (ExactEvaluation(y), tree))
     assert tree.share < 0.4
     assert_within_tolerance(found, exact, 1e-3)
 
@@ -205,7 +205,7 @@ def test_all_pairs_are_computed_if_the_forces_cannot_be_bounded():
     y = np.arange(200) % 2
     Z = np.c_[4.0 * (np.arange(200) // 2 % 2), np.zeros(200)]  # both classes at two points: forces cancel
     tree = TreeEvaluation(y, tolerance=1e-3)
-    found, exact = (how.outcome(GaussianObjective(), Z) for how in (tree, ExactEvaluation(y)))
+    found, exact = (how.evaluate(GaussianObjective(), Z) for how in (tree, ExactEvaluation(y)))
     assert tree.share == 1
     np.testing.assert_allclose(found.forces, exact.forces, atol=1e-14)
 
@@ -213,7 +213,7 @@ def test_all_pairs_are_computed_if_the_forces_cannot_be_bounded():
 def test_a_tiny_tolerance_gives_the_exact_result():
     Z, y = islands(spread=0.5)
     exact, approximate = (
-        how.outcome(GaussianObjective(), Z)
+        how.evaluate(GaussianObjective(), Z)
         for how in (ExactEvaluation(y), TreeEvaluation(y, tolerance=1e-14))
     )
     np.testing.assert_allclose(approximate.scores, exact.scores, rtol=1e-10)

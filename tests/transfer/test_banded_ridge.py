@@ -7,7 +7,7 @@ from hypothesis.strategies import integers
 from sklearn.gaussian_process.kernels import RBF
 
 from manylens.transfer import KernelRidgeCV, ridge
-from manylens.transfer.banded import BandedRidge, banded_form, banded_ridge
+from manylens.transfer.banded_ridge import BandedRidge, banded_form, banded_ridge
 
 ALPHAS = np.logspace(-6, 2, 9)
 

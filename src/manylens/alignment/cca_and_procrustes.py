@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from manylens.alignment.features import centered
+from manylens.alignment.feature_sets import centered
 from manylens.typing import FloatArray
 from manylens.validation import safe_scale, times_power
 

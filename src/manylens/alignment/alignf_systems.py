@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from manylens.alignment.features import Names, narrowed, refuse_constant
+from manylens.alignment.feature_sets import Names, narrowed, refuse_constant
 from manylens.alignment.kernel_inner_products import (
     Estimator,
     KernelGram,
