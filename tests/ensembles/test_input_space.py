@@ -164,3 +164,19 @@ def test_one_row_in_any_layout_finds_the_neighbors_of_a_batch():
         query[0, 5] = bad
         with pytest.raises(ValueError, match=message):
             index.kneighbors(query)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "graph"])
+def test_rows_of_equal_variances_are_found_by_more_than_half_of_their_coordinates(backend):
+    rows = np.random.default_rng(0).normal(size=(5000, 48)).astype(np.float32)
+    index = ModuleNeighbors(backend=backend).fit(rows)
+    assert index.n_leading_ > 24
+    assert index.n_leading_ * index.candidates_per_neighbor_ < 48 * 64  # 24 coordinates need far more
+    assert index.recall_ >= 0.99
+
+
+def test_a_graph_may_rank_as_few_candidates_as_neighbors():
+    rows = np.random.default_rng(0).normal(size=(5000, 40)).astype(np.float32) * 0.6 ** np.arange(40)
+    index = ModuleNeighbors(backend="graph", recall=0.8).fit(rows.astype(np.float32))
+    assert 1 <= index.candidates_per_neighbor_ < 2
+    assert index.recall_ >= 0.8

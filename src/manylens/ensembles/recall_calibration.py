@@ -37,6 +37,7 @@ DEFAULT_LEADING = 96  # leading coordinates for "exact" and for faiss's lists
 PROVING_SHARE = 0.9  # share of the variance on the leading coordinates that prove most exact neighbors
 DEFAULT_CANDIDATES = 10  # candidates per neighbor for "exact", enough to prove most results exact
 MIN_PER_NEIGHBOR = 2.0  # fewest candidates per neighbor of a scan; even fewer would save no time
+MANY_PER_NEIGHBOR = 16  # candidates per neighbor above which more leading coordinates are considered
 MAX_PER_NEIGHBOR = 64  # candidates per neighbor requested from approximate lists
 
 
@@ -252,6 +253,8 @@ def calibrate_with_fewest_coordinates(
         measured = measured_recall(fewer, points, "input", request, exact)
         if measured.recall >= request.recall:
             return fewer, measured
+    if known is not None and np.quantile(known.ranks[-1], request.recall) > MANY_PER_NEIGHBOR * k:
+        known = None  # variances hardly decay, so more than half of the coordinates may be cheaper
     index = calibrate_nested(index, request, sample, neighbors, known, exact)
     return index, measured_recall(index, points, "input", request, exact)
 
@@ -364,13 +367,12 @@ def choose_leading_plan(
         ranks = ranks_on_leading(points, queries, neighbors, widths)
     share = graph_recall(recall) if graph else calibration_recall(recall)
     flat = ranks.reshape(len(widths), -1)
-    fewest = k if graph else MIN_PER_NEIGHBOR * k
-    needed = np.maximum(np.quantile(flat, share, axis=1, method="higher"), fewest)
+    needed = np.maximum(np.quantile(flat, share, axis=1, method="higher"), MIN_PER_NEIGHBOR * k)
     if n_candidates is None:
         costs = (widths + HOP_COST) * needed if graph else n * widths + CANDIDATE_COST * needed
         chosen = np.argmin(costs)
         if graph:  # its searches are measured later, and get more candidates if needed
-            needed = np.maximum(np.quantile(flat, recall, axis=1, method="higher"), fewest)
+            needed = np.maximum(np.quantile(flat, recall, axis=1, method="higher"), k)
         return SearchPlan(int(widths[chosen]), float(needed[chosen] / k))
     enough = np.append(np.flatnonzero(needed <= max(n_candidates, k)), len(widths) - 1)
     return SearchPlan(int(widths[enough[0]]), n_candidates / n_neighbors)
