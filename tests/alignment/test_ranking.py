@@ -87,6 +87,21 @@ def test_the_influence_of_a_row_is_what_leaving_it_out_changes(metric, shape):
     assert np.linalg.norm(whole.influence) / np.linalg.norm(jackknife) == pytest.approx(1, abs=0.3)
 
 
+def test_scores_by_a_function_are_compared_with_the_best_by_groups_of_rows():
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 2, 400)
+    first, second, noise = rng.standard_normal((3, 400, 3))  # the first two separate the classes equally well
+    models = {"first": codes[:, None] + first, "second": codes[:, None] + second, "noise": noise}
+
+    def separation(X, labels):
+        return float(np.abs(X[labels == 0].mean(axis=0) - X[labels == 1].mean(axis=0)).sum())
+
+    rows = {row.name: row for row in rank_models(models, codes, separation, random_state=0)}
+    assert not rows["noise"].too_close
+    assert rows["first"].too_close != rows["second"].too_close  # the better of the two is not
+    assert 0 < rows["first"].standard_error < rows["first"].score / 5
+
+
 def test_paired_differences_decide_what_is_too_close():
     X, codes = task(400)
     rng = np.random.default_rng(0)

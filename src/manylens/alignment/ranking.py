@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from numbers import Real
 from types import ModuleType
@@ -75,7 +75,7 @@ class ModelScore(NamedTuple):
         Time to compute the score.
     too_close : bool, default=False
         Whether the difference from the best model is below 1.96 times its standard error, which accounts for
-        the rows that both scores share; always False for functions, sketches and without standard errors.
+        the rows that both scores share; always False for sketches and without standard errors.
     rows_to_tell : int or None, default=None
         About how many rows would distinguish the model from the best one, if the difference stays the same.
     ridge, knn : float or None, default=None
@@ -295,8 +295,8 @@ def rank_models(
             print(f"{name}: {row.score:.6g} ({row.seconds:.2f} s), {len(rows)} of {len(names)}")
     if not n_groups:
         rows = [row._replace(standard_error=None) for row in rows]
-    elif not callable(metric):
-        rows = mark_close_to_best(rows, influences)
+    else:
+        rows = mark_close_to_best(rows, influences, n)
     return ModelRanking(
         rows, metric if isinstance(metric, str) else getattr(metric, "__name__", "score"), read
     )
@@ -377,20 +377,25 @@ def refuse_other_devices(arrays: Iterable[Any], metric: Any) -> None:
             )
 
 
-def mark_close_to_best(rows: list[ModelScore], influences: list[FloatArray]) -> list[ModelScore]:
-    """Mark the models that are too close to the best to call."""
+def mark_close_to_best(rows: list[ModelScore], influences: list[FloatArray], n: int) -> list[ModelScore]:
+    """Mark models that are too close to the best to call, by influences of n rows, or of groups of them."""
     first = int(np.argmax([row.score for row in rows]))
-    best, n = rows[first], len(influences[first])
-    marked = []
+    best, marked = rows[first], []
     for k, (row, influence) in enumerate(zip(rows, influences, strict=True)):
         difference = best.score - row.score
-        error = float(np.linalg.norm(influences[first] - influence) / n)
+        error = float(np.linalg.norm(influences[first] - influence) / len(influence))
         close = k != first and difference < Z_CRITICAL * error
         needed = None
         if close and difference > 0:
             needed = int(float(f"{n * (Z_CRITICAL * error / difference) ** 2:.1e}"))
         marked.append(row._replace(too_close=close, rows_to_tell=needed))
     return marked
+
+
+def group_influences(left_out: Sequence[float] | FloatArray) -> tuple[FloatArray, float]:
+    """Influences (g,) of groups of rows on a score and its jackknife error, from its values without each."""
+    gaps, g = np.mean(left_out) - np.asarray(left_out, dtype=np.float64), len(left_out)
+    return np.sqrt(g * (g - 1)) * gaps, float(np.sqrt((g - 1) / g) * np.linalg.norm(gaps))
 
 
 def jackknife_groups(columns: FloatArray, n_groups: int, random_state: Seed) -> IntArray | None:
@@ -434,17 +439,16 @@ def score_function(
     seconds = time.perf_counter() - start
     if not np.isfinite(score):
         raise ValueError(f"The score of {name} is {score}: the metric is not defined for these features.")
-    error = None
-    if groups is not None:
-        n_groups = groups.max() + 1
-        parts = [evaluate(groups != g) for g in range(n_groups)]
-        if not np.all(np.isfinite(parts)):
-            raise ValueError(
-                f"The score of {name} is undefined if some rows are left out, so it has no standard error: "
-                "use n_groups=0."
-            )
-        error = float(np.sqrt((n_groups - 1) * np.var(parts)))
-    return ModelScore(name, score, error, seconds), np.zeros(0)
+    if groups is None:
+        return ModelScore(name, score, None, seconds), np.zeros(0)
+    parts = [evaluate(groups != g) for g in range(groups.max() + 1)]
+    if not np.all(np.isfinite(parts)):
+        raise ValueError(
+            f"The score of {name} is undefined if some rows are left out, so it has no standard error: "
+            "use n_groups=0."
+        )
+    influences, error = group_influences(parts)
+    return ModelScore(name, score, error, seconds), influences
 
 
 def rank_sketches(

@@ -20,7 +20,13 @@ from manylens.alignment.feature_sets import (
 )
 from manylens.alignment.kernel_inner_products import Estimator
 from manylens.alignment.kernel_weights import align_kernels
-from manylens.alignment.ranking import Z_CRITICAL, ModelRanking, ModelScore, rank_models
+from manylens.alignment.ranking import (
+    ModelRanking,
+    ModelScore,
+    group_influences,
+    mark_close_to_best,
+    rank_models,
+)
 from manylens.alignment.streaming import StreamingCKA, streamed_alignment, streamed_products
 from manylens.cluster.blocks import read_blocks
 from manylens.cluster.dask_runner import Runner, check_patience
@@ -255,19 +261,20 @@ def ranking_of_blocks(
     left_out = [
         merge_tree(copy.deepcopy([part for part in parts if part is not out])) for out in parts if n_groups
     ]
-    rows, jackknife = [], []
+    rows, influences = [], []
     for name in whole.names_[:-1]:
-        row, values = model_score(name, whole, left_out)
+        row, influence = model_score(name, whole, left_out)
         rows.append(row)
-        jackknife.append(values)
+        influences.append(influence)
     read = "real numbers" if classes is None else f"{len(classes)} classes"
-    return ModelRanking(mark_close(rows, jackknife, whole.n_rows_) if left_out else rows, metric, read)
+    rows = mark_close_to_best(rows, influences, whole.n_rows_) if left_out else rows
+    return ModelRanking(rows, metric, read)
 
 
 def model_score(
     name: Any, whole: StreamingCKA, left_out: Sequence[StreamingCKA]
 ) -> tuple[ModelScore, FloatArray]:
-    """Alignment of one model with the target and its jackknife error, and its scores without each group."""
+    """Alignment of one model with the target and its jackknife error, and the influence of each group."""
     start = time.perf_counter()
     score = streamed_alignment(whole, name, TARGET)
     seconds = time.perf_counter() - start
@@ -278,25 +285,10 @@ def model_score(
             f"The score of {name} is undefined if some rows are left out, so it has no standard error "
             f"({undefined}): use n_groups=0."
         ) from None
-    return ModelScore(name, score, grouped_error(values) if len(values) else None, seconds), values
-
-
-def grouped_error(values: FloatArray) -> float:
-    """Jackknife standard error from the values without each group of rows."""
-    return float(np.sqrt((len(values) - 1) * np.var(values)))
-
-
-def mark_close(rows: Sequence[ModelScore], jackknife: Sequence[FloatArray], n_rows: int) -> list[ModelScore]:
-    """Mark the scores that are too close to the best, by the jackknife error of the difference."""
-    best = int(np.argmax([row.score for row in rows]))
-    marked = []
-    for k, row in enumerate(rows):
-        difference = rows[best].score - row.score
-        reach = Z_CRITICAL * grouped_error(jackknife[best] - jackknife[k])
-        close = k != best and difference < reach
-        needed = int(np.ceil(n_rows * (reach / difference) ** 2)) if close and difference > 0 else None
-        marked.append(row._replace(too_close=close, rows_to_tell=needed))
-    return marked
+    if not left_out:
+        return ModelScore(name, score, None, seconds), values
+    influences, error = group_influences(values)
+    return ModelScore(name, score, error, seconds), influences
 
 
 class ColumnScales(Summary):
