@@ -171,7 +171,7 @@ sys.meta_path.insert(0, NoPandas())
 import numpy as np, polars as pl, pyarrow as pa
 from sklearn.datasets import load_iris
 from manylens import NCA, ModularKernelPCA, ModuleNeighbors, ModuleVotingClassifier, explore
-from manylens.explorer.served_neighbors import Answers
+from manylens.explorer.served_neighbors import ExplorerBackend
 
 X, y = load_iris(return_X_y=True)
 names = ["a", "b", "c", "d"]
@@ -191,7 +191,7 @@ for frame in frames:
     labels = pl.Series(y)
     page = explore(lenses, frame, labels, table=frame, diversities=[1], output=sys.argv[1])
     assert '"names":["a","b","c","d"]' in page.read_text()
-    assert Answers(lenses, frame, labels, diversities=[1]).n == 150
+    assert ExplorerBackend(lenses, frame, labels, diversities=[1]).n == 150
 assert "pandas" not in sys.modules
 """
 
