@@ -98,7 +98,7 @@ def finds_rows(points: IntArray, links: IntArray, entries: IntArray, rows: IntAr
 
 
 def nearest_centers(points: IntArray, centers: IntArray, count: int, n_jobs: int | None) -> IntArray:
-    """Groups (n, count) of the nearest centers (c,) on leading coordinates, nearest first."""
+    """Groups (n, count) of the nearest centers (c,) on leading coordinates, but for a few, nearest first."""
     chosen = points[centers, :CENTER_WIDTH].astype(np.float32)
     norms = np.einsum("ij,ij->i", chosen, chosen)
     numbers, columns = np.arange(len(centers), dtype=np.int32), np.ascontiguousarray(chosen.T)
