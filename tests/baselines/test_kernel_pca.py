@@ -78,10 +78,11 @@ def test_random_projections_of_float32_rows_are_those_of_float64_rows(kernel, ra
     model = RandomKernelProjection(3, 2, kernel=kernel, rank=rank, random_state=0)
     Z, narrow = model.fit_transform(X), model.fit_transform(X.astype(np.float32))
     assert narrow.dtype == np.float32
-    assert np.abs(Z - narrow).max() < 5e-6 * np.abs(Z).max()
+    rounding = 100 * np.finfo(np.float32).eps  # the root of the kernel matrix amplifies that of the rows
+    assert np.abs(Z - narrow).max() < rounding * np.abs(Z).max()
     in_parts = model.fit_feature_map(X.astype(np.float32))
     in_parts.learn_from(in_parts.summarize(X.astype(np.float32)))
-    assert np.abs(Z - in_parts.transform(X)).max() < 5e-6 * np.abs(Z).max()
+    assert np.abs(Z - in_parts.transform(X)).max() < rounding * np.abs(Z).max()
 
 
 @pytest.mark.parametrize("kind", [MonolithicKernelPCA, BootstrapKernelPCA, ModularKernelPCA])

@@ -21,19 +21,17 @@ from manylens.kernels.spectrum import (
     moments_width,
     principal_spectrum,
 )
-from manylens.modules.base import refuse_equal_rows
+from manylens.modules.base import AffineModules, refuse_equal_rows
 from manylens.modules.kernel_pca import KernelModules, MapLike
 from manylens.modules.solver import pad_spectrum
 from manylens.summaries import BootstrapMoments, Moments
-from manylens.summaries.moments import block_rows, bootstrap_moments, check_moments
+from manylens.summaries.moments import block_rows, bootstrap_moments
 from manylens.typing import FloatArray, MatrixLike, Rows, Seed
 from manylens.validation import (
-    clear_fitted,
     finite_array,
     new_generator,
     refuse_overflow,
     require_memory,
-    restore_on_error,
     shown,
     validate_rows,
 )
@@ -48,44 +46,13 @@ class KernelBaseline(KernelModules):
         """Modules (M, H, K) on a spectrum; X is None if only the summary of the rows is known."""
         raise NotImplementedError
 
-    @restore_on_error
-    def fit(self, X: MatrixLike, y: Any = None) -> Self:
-        """Learn the modules.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n, d)
-            Rows; with kernel="precomputed" the square matrix of their similarities.
-        y : Ignored
-
-        Returns
-        -------
-        self
-        """
-        X = self._validate(X)
-        clear_fitted(self, "components_", "preimage_")
+    def _fit_rows(self, X: Rows) -> None:
         rng = new_generator(self.random_state)
         self.feature_map_ = self._fit_feature_map(X)
         self._learn(self._moments(X), X, rng)
         self._set_preimages(X)
-        return self
 
-    @restore_on_error
-    def learn_from(self, summary: Moments) -> Self:
-        """Last step of fitting in parts, as in `ModularKernelPCA.learn_from`.
-
-        Parameters
-        ----------
-        summary : Moments
-            From `summarize`, merged over all batches.
-
-        Returns
-        -------
-        self
-        """
-        check_is_fitted(self, "feature_map_")
-        self._check_parameters()
-        check_moments(summary, moments_width(self.feature_map_))
+    def _learn_summary(self, summary: Any) -> Self:
         return self._learn(summary, None, new_generator(self.random_state))
 
     def _learn(self, moments: Moments, X: Rows | None, rng: np.random.Generator) -> Self:
@@ -184,7 +151,37 @@ class PartitionKernelPCA(KernelBaseline):
         return modules
 
 
-class BootstrapKernelPCA(KernelBaseline):
+class BootstrapModules(AffineModules):
+    """Base class of modules of bootstrap samples; subclasses summarize samples in `_sample_moments`."""
+
+    n_modules: int
+
+    def _sample_moments(self, X: Rows, counts: FloatArray) -> BootstrapMoments:
+        """Summary of validated rows that the samples hold this many times, (n_modules, n)."""
+        raise NotImplementedError
+
+    def summarize(self, X: MatrixLike, counts: ArrayLike | None = None) -> BootstrapMoments:  # type: ignore[override]
+        """Second step of fitting in parts: summarize a batch of rows.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n, d)
+        counts : array-like of shape (n_modules, n), default=None
+            How often each module's sample holds each row; required.
+
+        Returns
+        -------
+        BootstrapMoments
+            Combine the summaries of several batches with `merge`.
+        """
+        check_is_fitted(self, "feature_map_")
+        return self._sample_moments(validate_rows(self, X), check_counts(counts))
+
+    def _check_summary(self, summary: Any) -> None:
+        check_bootstrap(summary, self.n_modules)
+
+
+class BootstrapKernelPCA(BootstrapModules, KernelBaseline):
     """Bagging of kernel PCA: each module is kernel PCA of a bootstrap sample of the rows.
 
     To fit in parts, pass the number of times that each sample holds each row to `summarize`; see
@@ -220,47 +217,17 @@ class BootstrapKernelPCA(KernelBaseline):
             module[: vectors.shape[1]] = vectors.T * np.sqrt(spectrum.values)
         return modules
 
-    def summarize(self, X: MatrixLike, counts: ArrayLike | None = None) -> BootstrapMoments:  # type: ignore[override]
-        """Second step of fitting in parts: summarize a batch of rows.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n, d)
-        counts : array-like of shape (n_modules, n), default=None
-            How often each module's sample holds each row; required.
-
-        Returns
-        -------
-        BootstrapMoments
-            Combine the summaries of several batches with `merge`.
-        """
-        check_is_fitted(self, "feature_map_")
+    def _sample_moments(self, X: Rows, counts: FloatArray) -> BootstrapMoments:
         self._check_parameters()
-        rows, counts = validate_rows(self, X), check_counts(counts)
         summary, start = BootstrapMoments(moments_width(self.feature_map_), self.n_modules), 0
-        for block in self.feature_map_.feature_blocks(rows):
+        for block in self.feature_map_.feature_blocks(X):
             stop = start + block.shape[0]
             part = block if self.feature_map_.late_root_ else self.feature_map_.apply_root(block)
             summary.update(part, counts[:, start:stop])
             start = stop
         return summary
 
-    @restore_on_error
-    def learn_from(self, summary: BootstrapMoments) -> Self:  # type: ignore[override]
-        """Last step of fitting in parts: learn the modules from the summary of all rows.
-
-        Parameters
-        ----------
-        summary : BootstrapMoments
-            From `summarize`, merged over all batches.
-
-        Returns
-        -------
-        self
-        """
-        check_is_fitted(self, "feature_map_")
-        self._check_parameters()
-        check_bootstrap(summary, self.n_modules)
+    def _learn_summary(self, summary: BootstrapMoments) -> Self:
         spectrum = principal_spectrum(summary.whole, self.feature_map_)
         self._check_spectrum(spectrum)
         axes = axes_of_moments(spectrum, self.feature_map_)

@@ -77,6 +77,21 @@ class ModuleVoting(FactsMixin, BaseEstimator):
         """
         raise NotImplementedError
 
+    def predict(self, X: MatrixLike) -> AnyArray:
+        """Predict the class that the modules vote for, or the mean of their values.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Classes or values.
+        """
+        raise NotImplementedError
+
     def _facts(self) -> dict[str, Any]:
         if not hasattr(self, "estimators_"):
             return {}
@@ -251,18 +266,6 @@ class ModuleVotingClassifier(PlainScoreMixin, ClassifierMixin, ModuleVoting):
         return np.where(self.classes_[place] == y, place, -1)
 
     def predict(self, X: MatrixLike) -> AnyArray:
-        """Class that the modules vote for.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n, d)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            Classes.
-        """
         check_is_fitted(self)
         if self._resolved_voting() == "soft":
             return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
@@ -338,18 +341,6 @@ class ModuleVotingRegressor(PlainScoreMixin, RegressorMixin, ModuleVoting):
         return self
 
     def predict(self, X: MatrixLike) -> FloatArray:
-        """Mean of the modules' predictions.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n, d)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            Values.
-        """
         values = self._call_members("predict", X)
         exponent = safe_scale(values)  # sums of values near the largest number would overflow
         return np.asarray(times_power(times_power(values, -exponent).mean(axis=0), exponent))

@@ -84,8 +84,10 @@ def checked_block(block: Any, X: Rows, Y: Rows) -> Any:
 class GammaKernel(Kernel):
     """Base class of kernels with a scale `gamma`; huge and tiny rows are divided by 2^exponent_ first."""
 
-    gamma: Gamma
     name: ClassVar[ScaledKernel]
+
+    def __init__(self, gamma: Gamma = "mean") -> None:
+        self.gamma = gamma
 
     @restore_on_error
     def fit(self, X: Rows, random_state: Seed = None) -> Self:
@@ -152,9 +154,6 @@ class RBF(GammaKernel):
 
     name = "rbf"
 
-    def __init__(self, gamma: Gamma = "mean") -> None:
-        self.gamma = gamma
-
     @restore_on_error
     def fit(self, X: Rows, random_state: Seed = None) -> Self:
         X = validate_rows(self, X, reset=True)
@@ -191,9 +190,6 @@ class Laplacian(GammaKernel):
     """
 
     name = "laplacian"
-
-    def __init__(self, gamma: Gamma = "mean") -> None:
-        self.gamma = gamma
 
     def __call__(self, X: Rows, Y: Rows) -> FloatArray:
         dtype = X.dtype

@@ -61,6 +61,11 @@ class Objective:
         extra: FloatArray | None = None,
     ) -> ObjectiveValue:
         """Scores and forces of all rows; sums over pairs are accumulated in float64 for any `dtype`."""
+        return self._value(Z, layout, pairs, dtype, extra)
+
+    def _value(
+        self, Z: FloatArray, layout: TileLayout, pairs: TilePairs, dtype: DTypeLike, extra: FloatArray | None
+    ) -> ObjectiveValue:
         raise NotImplementedError
 
 
@@ -95,13 +100,8 @@ class GaussianObjective(Objective):
         super().__init__(form)
         self.rough = rough
 
-    def evaluate(
-        self,
-        Z: FloatArray,
-        layout: TileLayout,
-        pairs: TilePairs = ALL_PAIRS,
-        dtype: DTypeLike = np.float64,
-        extra: FloatArray | None = None,
+    def _value(
+        self, Z: FloatArray, layout: TileLayout, pairs: TilePairs, dtype: DTypeLike, extra: FloatArray | None
     ) -> ObjectiveValue:
         Z, careful = in_kernel_units(Z, dtype)
         tiles = layout.place(Z, dtype if self.rough else careful)
@@ -220,13 +220,8 @@ def _log2_sum(exponents: FloatArray) -> FloatArray:
 class CompactObjective(Objective):
     """k(D) = (1 - D)² for D <= 1, else 0; a row without others in reach has score 0 and no force."""
 
-    def evaluate(
-        self,
-        Z: FloatArray,
-        layout: TileLayout,
-        pairs: TilePairs = ALL_PAIRS,
-        dtype: DTypeLike = np.float64,
-        extra: FloatArray | None = None,
+    def _value(
+        self, Z: FloatArray, layout: TileLayout, pairs: TilePairs, dtype: DTypeLike, extra: FloatArray | None
     ) -> ObjectiveValue:
         Z = Z - Z.mean(axis=0)
         tiles = layout.place(Z, exact_dtype(Z, dtype))
@@ -260,13 +255,8 @@ class BackgroundObjective(Objective):
         """The log odds of 1 / (N_c + 1) at the mean class size."""
         return np.full(self.n_extra, -np.log(np.mean(counts)))
 
-    def evaluate(
-        self,
-        Z: FloatArray,
-        layout: TileLayout,
-        pairs: TilePairs = ALL_PAIRS,
-        dtype: DTypeLike = np.float64,
-        extra: FloatArray | None = None,
+    def _value(
+        self, Z: FloatArray, layout: TileLayout, pairs: TilePairs, dtype: DTypeLike, extra: FloatArray | None
     ) -> ObjectiveValue:
         Z = np.asarray(Z, np.float64)
         Z = Z - Z.mean(axis=0)

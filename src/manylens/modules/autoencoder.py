@@ -14,7 +14,6 @@ from manylens.kernels.spectrum import (
     Spectrum,
     feature_moments,
     leading_eigenpairs,
-    moments_width,
     principal_spectrum,
 )
 from manylens.modules.base import (
@@ -26,7 +25,7 @@ from manylens.modules.base import (
 )
 from manylens.modules.solver import ModularSolution, count_equal, lower_bound, pad_spectrum, solve_modules
 from manylens.summaries import Moments
-from manylens.summaries.moments import check_moments, column_means
+from manylens.summaries.moments import column_means
 from manylens.typing import FloatArray, MatrixLike, Rows, Seed
 from manylens.validation import (
     check_count,
@@ -44,7 +43,12 @@ from manylens.validation import (
 class LinearAutoencoders(AffineModules):
     """Base class of the modular autoencoder and its baseline: linear encoders and decoders."""
 
+    n_modules: int
     n_components: int
+
+    def _check_parameters(self) -> None:
+        check_count(self.n_modules, "n_modules")
+        check_count(self.n_components, "n_components")
 
     def _set_axes(self, X: Rows) -> None:
         """Set the mean and the principal axes of rows, from the smaller of the two Gram matrices."""
@@ -55,6 +59,12 @@ class LinearAutoencoders(AffineModules):
         else:
             axes = dual_axes(X, self.mean_)
         self._set_spectrum(axes)
+
+    def _set_axes_of(self, moments: Moments) -> None:
+        """Set the mean and the principal axes of rows, from their moments."""
+        refuse_more_components(self.n_components, int(moments.weight), moments.n_features)
+        self.mean_ = moments.mean.copy()
+        self._set_spectrum(principal_spectrum(moments, self.feature_map_))
 
     def _set_spectrum(self, axes: Spectrum) -> None:
         refuse_equal_rows(axes.values)
@@ -89,19 +99,7 @@ class LinearAutoencoders(AffineModules):
         self.feature_map_ = LinearMap().fit(X)
         return self
 
-    def inverse_transform(self, Z: ArrayLike) -> FloatArray:
-        """Reconstruct rows by the mean of the modules' reconstructions.
-
-        Parameters
-        ----------
-        Z : array-like of shape (n, n_modules * n_components)
-            Output of `transform`.
-
-        Returns
-        -------
-        ndarray of shape (n, d)
-        """
-        modules = self.split(Z)
+    def _rows_of(self, modules: FloatArray) -> FloatArray:
         M, H = self.module_shape_
         dtype = modules.dtype if modules.dtype == np.float32 else np.dtype(np.float64)
         decoder = (self.decoders_ / M).swapaxes(1, 2).reshape(M * H, -1).astype(dtype)
@@ -182,47 +180,16 @@ class ModularAutoencoder(DiverseModulesMixin, LinearAutoencoders):
         self.n_modules, self.n_components, self.diversity = n_modules, n_components, diversity
         self.random_state = random_state
 
-    @restore_on_error
-    def fit(self, X: MatrixLike, y: Any = None) -> Self:
-        """Learn encoders and decoders.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n, d)
-        y : Ignored
-
-        Returns
-        -------
-        self
-        """
-        check_count(self.n_modules, "n_modules")
-        check_count(self.n_components, "n_components")
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
         check_diversity(self.diversity)
-        X = validate_rows(self, X, reset=True, min_rows=2)
-        clear_fitted(self, "components_")
+
+    def _fit_rows(self, X: Rows) -> None:
         self._set_axes(X)
-        return self._learn(self.decomposition_)
+        self._learn(self.decomposition_)
 
-    @restore_on_error
-    def learn_from(self, summary: Moments) -> Self:
-        """Last step of fitting in parts: learn encoders and decoders from the summary of all rows.
-
-        Parameters
-        ----------
-        summary : Moments
-            From `summarize`, merged over all batches.
-
-        Returns
-        -------
-        self
-        """
-        check_is_fitted(self, "feature_map_")
-        check_moments(summary, moments_width(self.feature_map_))
-        check_count(self.n_modules, "n_modules")
-        check_count(self.n_components, "n_components")
-        refuse_more_components(self.n_components, int(summary.weight), summary.n_features)
-        self.mean_ = summary.mean.copy()
-        self._set_spectrum(principal_spectrum(summary, self.feature_map_))
+    def _learn_summary(self, summary: Moments) -> Self:
+        self._set_axes_of(summary)
         return self._learn(self.decomposition_)
 
     def _learn(self, axes: Spectrum) -> Self:

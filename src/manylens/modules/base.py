@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Iterable
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,11 +15,11 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.kernels.feature_maps import FeatureMap
-from manylens.kernels.spectrum import Spectrum, feature_moments
+from manylens.kernels.spectrum import Spectrum, feature_moments, moments_width
 from manylens.modules.solver import ModularSolution
 from manylens.reprs import FactsMixin
-from manylens.summaries import Moments
-from manylens.summaries.moments import block_rows
+from manylens.summaries import BootstrapMoments, Moments
+from manylens.summaries.moments import block_rows, check_moments
 from manylens.typing import AnyArray, FloatArray, MatrixLike, Rows
 from manylens.validation import (
     check_count,
@@ -28,6 +28,7 @@ from manylens.validation import (
     plain_conversion_errors,
     real_array,
     refuse_overflow,
+    restore_on_error,
     shown,
     validate_rows,
 )
@@ -46,12 +47,50 @@ class ModuleTransformer(FactsMixin, TransformerMixin, BaseEstimator):
         "n_iter_": "epochs",
     }
 
+    _learned: ClassVar[str] = "components_"  # the attribute that `transform` needs
     module_shape_: tuple[int, int]  # (M, H)
     n_features_in_: int
 
     def __sklearn_is_fitted__(self) -> bool:
         """Whether modules were learned; a feature map alone is not enough."""
         return hasattr(self, "module_shape_")
+
+    def _transform_rows(self, X: Rows) -> FloatArray:
+        """Modules of validated rows, in blocks."""
+        raise NotImplementedError
+
+    def _rows_of(self, modules: FloatArray) -> FloatArray:
+        """Rows (n, d) that modules (n, M, H) approximate."""
+        raise NotImplementedError
+
+    def transform(self, X: MatrixLike) -> FloatArray:
+        """Map rows to all modules.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n, d)
+
+        Returns
+        -------
+        ndarray of shape (n, n_modules * n_components)
+            The modules side by side; `split` separates them.
+        """
+        check_is_fitted(self, self._learned)
+        return self._transform_rows(validate_rows(self, X))
+
+    def inverse_transform(self, Z: ArrayLike) -> FloatArray:
+        """Approximate rows by the mean of the modules' reconstructions, or (kernel PCA) by a learned ridge.
+
+        Parameters
+        ----------
+        Z : array-like of shape (n, n_modules * n_components)
+            Output of `transform`.
+
+        Returns
+        -------
+        ndarray of shape (n, d)
+        """
+        return self._rows_of(self.split(Z))
 
     def split(self, Z: ArrayLike) -> FloatArray:
         """Split the columns of `transform` into modules.
@@ -117,6 +156,64 @@ class AffineModules(ModuleTransformer):
     feature_map_: FeatureMap
     spectrum_: FloatArray
 
+    def _check_parameters(self) -> None:
+        """Raise unless all parameters are valid, at every step of fitting: they may change between steps."""
+        raise NotImplementedError
+
+    def _fit_rows(self, X: Rows) -> None:
+        """Learn the modules from validated rows."""
+        raise NotImplementedError
+
+    def _check_summary(self, summary: Any) -> None:
+        """Raise unless this is a summary from `summarize`."""
+        check_moments(summary, moments_width(self.feature_map_))
+
+    def _learn_summary(self, summary: Any) -> Self:
+        """Learn the modules from the summary of all rows."""
+        raise NotImplementedError
+
+    def _validate(self, X: MatrixLike, reset: bool = True) -> Rows:
+        """Check the parameters and the training rows."""
+        self._check_parameters()
+        return validate_rows(self, X, reset=reset, min_rows=2 if reset else 1)
+
+    @restore_on_error
+    def fit(self, X: MatrixLike, y: Any = None) -> Self:
+        """Learn the modules.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n, d)
+            Rows; for an estimator with kernel="precomputed", the square matrix of their similarities.
+        y : Ignored
+
+        Returns
+        -------
+        self
+        """
+        X = self._validate(X)
+        clear_fitted(self, "components_", "moments_", "preimage_")
+        self._fit_rows(X)
+        return self
+
+    @restore_on_error
+    def learn_from(self, summary: Moments | BootstrapMoments) -> Self:
+        """Last step of fitting in parts: learn the modules from the summary of all rows.
+
+        Parameters
+        ----------
+        summary : Moments, or BootstrapMoments for modules of bootstrap samples
+            From `summarize`, merged over all batches.
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self, "feature_map_")
+        self._check_parameters()
+        self._check_summary(summary)
+        return self._learn_summary(summary)
+
     def _set_weights(self, decomposition: Spectrum, weights: FloatArray) -> None:
         """Set modules by their weights (M, H, k) on the principal coordinates."""
         M, H, k = weights.shape
@@ -145,7 +242,6 @@ class AffineModules(ModuleTransformer):
         return self._moments(validate_rows(self, X))
 
     def _transform_rows(self, X: Rows) -> FloatArray:
-        """Modules of validated rows, in blocks."""
         weights, offset = self.components_.T, self.offset_.astype(X.dtype)
         Z = np.empty((X.shape[0], weights.shape[1]), dtype=X.dtype)
         widest = max(*weights.shape, self.feature_map_.block_width)
@@ -156,21 +252,6 @@ class AffineModules(ModuleTransformer):
                 Z[batch] = safe_sparse_dot(features, weights, dense_output=True)
                 Z[batch] -= offset
         return refuse_overflow(Z)
-
-    def transform(self, X: MatrixLike) -> FloatArray:
-        """Map rows to all modules.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n, d)
-
-        Returns
-        -------
-        ndarray of shape (n, n_modules * n_components)
-            The modules side by side; `split` separates them.
-        """
-        check_is_fitted(self, "components_")
-        return self._transform_rows(validate_rows(self, X))
 
     def principal_coordinates(self, X: MatrixLike) -> FloatArray:
         """Coordinates of rows on the principal components, the same at every diversity.
@@ -287,7 +368,7 @@ def warn_zero_columns(n_components: int, rank: int) -> None:
         warnings.warn(
             f"The rows have only {rank} directions with any variance, so {n_components - rank} of the "
             f"{n_components} columns of every module are zero: use n_components={rank}.",
-            stacklevel=4,
+            stacklevel=5,
         )
 
 

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from manylens.kernels.bandwidths import Gamma
 from manylens.kernels.feature_maps import FeatureMap, Landmarks, NystroemMap, make_feature_map
 from manylens.kernels.kernels import KernelLike, Precomputed, make_kernel
-from manylens.kernels.spectrum import Spectrum, feature_moments, moments_width, principal_spectrum
+from manylens.kernels.spectrum import Spectrum, feature_moments, principal_spectrum
 from manylens.modules.base import (
     AffineModules,
     DiverseModulesMixin,
@@ -37,7 +37,7 @@ from manylens.modules.solver import (
     solve_modules,
 )
 from manylens.summaries import Moments
-from manylens.summaries.moments import block_rows, check_moments, column_means
+from manylens.summaries.moments import block_rows, column_means
 from manylens.typing import FloatArray, MatrixLike, Rows, Seed
 from manylens.validation import (
     check_count,
@@ -50,7 +50,6 @@ from manylens.validation import (
     new_generator,
     restore_on_error,
     shown,
-    validate_rows,
 )
 
 MapLike: TypeAlias = Literal["auto", "exact", "nystroem", "fourier", "linear"] | FeatureMap
@@ -80,17 +79,11 @@ class KernelModules(AffineModules):
         self.random_state = random_state
 
     def _check_parameters(self) -> None:
-        """Raise unless all parameters are valid, at every step of fitting: they may change between steps."""
         check_count(self.n_modules, "n_modules")
         check_count(self.n_components, "n_components")
         check_count(self.rank, "rank")
         check_flag(self.fit_inverse_transform, "fit_inverse_transform")
         check_real(self.alpha, "alpha", 0, include="neither")
-
-    def _validate(self, X: MatrixLike, reset: bool = True) -> Rows:
-        """Check the parameters and the training rows."""
-        self._check_parameters()
-        return validate_rows(self, X, reset=reset, min_rows=2 if reset else 1)
 
     @property
     def _n_columns(self) -> int:
@@ -162,24 +155,11 @@ class KernelModules(AffineModules):
         width = self.modules_.shape[2]
         return ambiguity(self.modules_, pad_spectrum(self.spectrum_, width), self.decomposition_.energy)
 
-    def inverse_transform(self, Z: ArrayLike) -> FloatArray:
-        """Approximate rows from their modules, by a ridge regression learned in `fit`.
-
-        Parameters
-        ----------
-        Z : array-like of shape (n, n_modules * n_components)
-            Output of `transform`.
-
-        Returns
-        -------
-        ndarray of shape (n, d)
-        """
-        check_is_fitted(self, "components_")
+    def _rows_of(self, modules: FloatArray) -> FloatArray:
         if not hasattr(self, "preimage_"):
             raise NotFittedError(
                 "inverse_transform needs pre-images, which were not learned: set fit_inverse_transform=True."
             )
-        modules = self.split(Z)  # checks the width
         return self.preimage_.predict(modules.reshape(len(modules), -1))
 
     def __sklearn_tags__(self) -> Any:
@@ -316,26 +296,10 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
         p = check_real(self.keep_probability, "keep_probability")
         return dropping_diversity(p, check_count(self.n_modules, "n_modules"))
 
-    @restore_on_error
-    def fit(self, X: MatrixLike, y: Any = None) -> Self:
-        """Learn the modules.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n, d)
-            Rows; with kernel="precomputed" the square matrix of their similarities.
-        y : Ignored
-
-        Returns
-        -------
-        self
-        """
-        X = self._validate(X)
-        clear_fitted(self, "components_", "moments_", "preimage_")
+    def _fit_rows(self, X: Rows) -> None:
         self.feature_map_ = self._fit_feature_map(X)
-        self.learn_from(feature_moments(self.feature_map_, X))
+        self._learn_summary(feature_moments(self.feature_map_, X))
         self._set_preimages(X)
-        return self
 
     @restore_on_error
     def partial_fit(self, X: MatrixLike, y: Any = None) -> Self:
@@ -366,22 +330,7 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
         self.moments_ = moments
         return self
 
-    @restore_on_error
-    def learn_from(self, summary: Moments) -> Self:
-        """Last step of fitting in parts: learn the modules from the summary of all rows.
-
-        Parameters
-        ----------
-        summary : Moments
-            From `summarize`, merged over all batches.
-
-        Returns
-        -------
-        self
-        """
-        check_is_fitted(self, "feature_map_")
-        self._check_parameters()
-        check_moments(summary, moments_width(self.feature_map_))
+    def _learn_summary(self, summary: Moments) -> Self:
         spectrum = principal_spectrum(summary, self.feature_map_, self._n_columns)
         refuse_equal_rows(spectrum.values)
         warn_zero_columns(self.n_components, len(spectrum.values))

@@ -75,6 +75,57 @@ class NegativeCorrelationNetworks(CallbackSupportMixin, FactsMixin, BaseEstimato
         self.tol, self.patience, self.validation_fraction = tol, patience, validation_fraction
         self.device, self.verbose, self.random_state = device, verbose, random_state
 
+    @restore_on_error
+    @with_callbacks
+    def fit(self, X: MatrixLike, y: ArrayLike) -> Self:
+        """Train the networks.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n, d)
+        y : array-like of shape (n,), or (n, Q) for regression
+
+        Returns
+        -------
+        self
+        """
+        self._train(*self._validate(X, y))
+        return self
+
+    def _validate(self, X: MatrixLike, y: ArrayLike) -> tuple[Rows, AnyArray, FloatArray]:
+        """Rows (n, d), targets, and targets as a table (n, Q)."""
+        raise NotImplementedError
+
+    def _decode(self, outputs: FloatArray) -> AnyArray:
+        """Values or classes from outputs (..., Q)."""
+        raise NotImplementedError
+
+    def predict(self, X: MatrixLike) -> AnyArray:
+        """Predict the mean output of the networks, or the class with the largest mean output.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n, d)
+
+        Returns
+        -------
+        ndarray of shape (n,), or (n, Q) for regression
+        """
+        return self._decode(self._mean_output(X))
+
+    def predict_each(self, X: MatrixLike) -> AnyArray:
+        """Predictions of each network.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n, d)
+
+        Returns
+        -------
+        ndarray of shape (n_networks, n), or (n_networks, n, Q) for regression
+        """
+        return self._decode(self._each_output(X))
+
     def _train(self, X: Rows, y: AnyArray, targets: FloatArray) -> None:
         """Train networks on rows (n, d) and targets (n, Q), after scaling both to variance one."""
         M = check_count(self.n_networks, "n_networks")
@@ -256,52 +307,13 @@ class NegativeCorrelationRegressor(PlainScoreMixin, RegressorMixin, NegativeCorr
     0.0
     """
 
-    @restore_on_error
-    @with_callbacks
-    def fit(self, X: MatrixLike, y: ArrayLike) -> Self:
-        """Train the networks.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n, d)
-        y : array-like of shape (n,) or (n, Q)
-
-        Returns
-        -------
-        self
-        """
+    def _validate(self, X: MatrixLike, y: ArrayLike) -> tuple[Rows, AnyArray, FloatArray]:
         rows, values = validate_targets(self, X, y, y_numeric=True, min_rows=2)
         self._single_output = values.ndim == 1
-        self._train(rows, values, target_table(values))
-        return self
+        return rows, values, target_table(values)
 
-    def predict(self, X: MatrixLike) -> FloatArray:
-        """Mean prediction of the networks.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n, d)
-
-        Returns
-        -------
-        ndarray of shape (n,) or (n, Q)
-        """
-        mean = self._mean_output(X)
-        return mean[:, 0] if self._single_output else mean
-
-    def predict_each(self, X: MatrixLike) -> FloatArray:
-        """Predictions of each network.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n, d)
-
-        Returns
-        -------
-        ndarray of shape (n_networks, n) or (n_networks, n, Q)
-        """
-        each = self._each_output(X)
-        return each[..., 0] if self._single_output else each
+    def _decode(self, outputs: FloatArray) -> FloatArray:
+        return outputs[..., 0] if self._single_output else outputs
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -342,38 +354,13 @@ class NegativeCorrelationClassifier(PlainScoreMixin, ClassifierMixin, NegativeCo
     (1, 3)
     """
 
-    @restore_on_error
-    @with_callbacks
-    def fit(self, X: MatrixLike, y: ArrayLike) -> Self:
-        """Train the networks.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n, d)
-        y : array-like of shape (n,)
-
-        Returns
-        -------
-        self
-        """
+    def _validate(self, X: MatrixLike, y: ArrayLike) -> tuple[Rows, AnyArray, FloatArray]:
         rows, labels, self.classes_, _ = validate_classes(self, X, y, min_rows=2)
         require_two_classes(self.classes_, type(self).__name__)
-        self._train(rows, labels, target_table(labels, self.classes_))
-        return self
+        return rows, labels, target_table(labels, self.classes_)
 
-    def predict(self, X: MatrixLike) -> AnyArray:
-        """The class with the largest mean output.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n, d)
-
-        Returns
-        -------
-        ndarray of shape (n,)
-        """
-        best = np.argmax(self._mean_output(X), axis=1)  # checks that the model is fitted
-        return self.classes_[best]
+    def _decode(self, outputs: FloatArray) -> AnyArray:
+        return self.classes_[np.argmax(outputs, axis=-1)]
 
     def predict_proba(self, X: MatrixLike) -> FloatArray:
         """Estimate probabilities: the mean output, projected on the probability simplex.
@@ -387,20 +374,6 @@ class NegativeCorrelationClassifier(PlainScoreMixin, ClassifierMixin, NegativeCo
         ndarray of shape (n, n_classes)
         """
         return nearest_probabilities(self._mean_output(X))
-
-    def predict_each(self, X: MatrixLike) -> AnyArray:
-        """The class that each network predicts.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n, d)
-
-        Returns
-        -------
-        ndarray of shape (n_networks, n)
-        """
-        best = np.argmax(self._each_output(X), axis=2)
-        return self.classes_[best]
 
 
 def nearest_probabilities(values: FloatArray) -> FloatArray:

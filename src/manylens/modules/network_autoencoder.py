@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.utils import gen_batches
-from sklearn.utils.validation import check_is_fitted
 
 from manylens.callbacks import CallbackSupportMixin, FitTasks, with_callbacks
 from manylens.modules.base import ModuleTransformer, refuse_equal_rows
@@ -104,6 +102,8 @@ class NetworkAutoencoder(CallbackSupportMixin, ModuleTransformer):
     (1797, 20)
     """
 
+    _learned = "networks_"
+
     def __init__(
         self,
         n_modules: int = 10,
@@ -179,38 +179,11 @@ class NetworkAutoencoder(CallbackSupportMixin, ModuleTransformer):
             total += float(network_loss(self.networks_.outputs(rows), rows, self.diversity_)) * len(rows)
         return total / X.shape[0] * self.scale_**2
 
-    def transform(self, X: MatrixLike) -> FloatArray:
-        """Map rows to all modules.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n, d)
-
-        Returns
-        -------
-        ndarray of shape (n, n_modules * n_components)
-            The modules side by side; `split` separates them.
-        """
-        check_is_fitted(self, "networks_")
+    def _transform_rows(self, X: Rows) -> FloatArray:
         encoders = self.networks_.layers(0, len(self.networks_.weights) // 2)
-        return encoders.in_blocks(
-            validate_rows(self, X), lambda Z: Z.swapaxes(0, 1).reshape(Z.shape[1], -1), self._standardized
-        )
+        return encoders.in_blocks(X, lambda Z: Z.swapaxes(0, 1).reshape(Z.shape[1], -1), self._standardized)
 
-    def inverse_transform(self, Z: ArrayLike) -> FloatArray:
-        """Reconstruct rows by the mean of the modules' reconstructions.
-
-        Parameters
-        ----------
-        Z : array-like of shape (n, n_modules * n_components)
-            Output of `transform`.
-
-        Returns
-        -------
-        ndarray of shape (n, d)
-        """
-        check_is_fitted(self, "networks_")
-        modules = self.split(Z)
+    def _rows_of(self, modules: FloatArray) -> FloatArray:
         modules = modules if modules.dtype == np.float32 else modules.astype(np.float64)
         decoders = self.networks_.layers(len(self.networks_.weights) // 2, None)
         rows = decoders.in_blocks(modules, lambda decoded: decoded.mean(axis=0), lambda z: z.swapaxes(0, 1))
