@@ -9,15 +9,16 @@ from sklearn.ensemble import (
     GradientBoostingClassifier,
     GradientBoostingRegressor,
     HistGradientBoostingRegressor,
+    RandomForestClassifier,
     RandomForestRegressor,
 )
 
 from manylens.datasets import make_friedman
-from manylens.pruning import TreePruner, tree_pruner
+from manylens.pruning import TreePruner, model_choice, tree_pruner
 from manylens.pruning.held_out_trials import held_out_trials
 from manylens.pruning.model_choice import FOLDS, optimism
 from manylens.pruning.node_path import row_leaves
-from manylens.pruning.path_losses import Candidate, HeldOutEvaluator
+from manylens.pruning.path_losses import Candidate, HeldOutEvaluator, first_sizes
 from manylens.pruning.pruned_ensemble import comparable_rows
 from manylens.pruning.pruned_trees import find_format
 
@@ -109,6 +110,56 @@ def test_boosting_stops_early_if_no_cut_is_good_enough(monkeypatch):
     assert list(small.path_["members"]) == sorted(small.path_["members"], reverse=True)
     assert small.held_out_loss_ <= 1.05 * small.whole_loss_ + small.path_["rise_error"][-1]
     assert len(small.resize(max_members=140).to_ensemble().estimators_) <= 140
+
+
+def few_rows(kind, seed):
+    """An ensemble and some rows to prune it with: those that a forest was fitted to, others for boosting."""
+    values = kind in (RandomForestRegressor, GradientBoostingRegressor)
+    rows, target = make_friedman(160, random_state=seed)
+    target = target if values else (target > np.median(target)).astype(int)
+    boosting = kind in (GradientBoostingRegressor, GradientBoostingClassifier)
+    taught = slice(100) if boosting else slice(160)
+    model = kind(n_estimators=60, random_state=0).fit(rows[taught], target[taught])
+    return (model, rows[100:], target[100:]) if boosting else (model, rows, target)
+
+
+@pytest.mark.parametrize("share", [0.3, 0.1, 0.03])
+@pytest.mark.parametrize(
+    "kind",
+    [RandomForestRegressor, RandomForestClassifier, GradientBoostingRegressor, GradientBoostingClassifier],
+)
+def test_within_a_limit_the_held_out_loss_is_never_above_that_of_the_first_trees(monkeypatch, kind, share):
+    seen = []
+    choose = tree_pruner.choose_refit
+    monkeypatch.setattr(tree_pruner, "choose_refit", lambda *given: seen.append(given[0]) or choose(*given))
+    for seed in range(4):
+        model, rows, target = few_rows(kind, seed)
+        whole = find_format(model).read(model)
+        sizes = first_sizes(whole)
+        most = int(share * sizes[-1, 2])
+        small = TreePruner(model, loss=None, max_bytes=most, random_state=0).fit(rows, target)
+        assert small.n_bytes_ <= most
+        first = int(np.sum(sizes[:, 2] <= most))
+        loss = seen[-1].path_of(seen[-1].first_trees(np.array([first]))).loss[0]
+        assert small.held_out_loss_ <= loss
+
+
+def test_first_trees_stay_as_they_are_if_no_refit_is_better(monkeypatch):
+    model, rows, target = few_rows(GradientBoostingRegressor, 0)
+    monkeypatch.setattr(model_choice, "EVIDENCE", np.inf)
+    small = TreePruner(model, loss=None, max_members=20, random_state=0).fit(rows, target)
+    assert small.n_members_ == 20
+    new = make_friedman(50, random_state=9)[0]
+    np.testing.assert_allclose(small.predict(new), list(model.staged_predict(new))[19])
+    assert np.isinf(small.shrinkage_)
+    assert small.resize(max_members=9).n_members <= 9
+    forest, rows, target = few_rows(RandomForestClassifier, 0)
+    small = TreePruner(forest, loss=None, max_members=20, random_state=0).fit(rows, target)
+    votes = np.mean([tree.predict_proba(new) for tree in forest.estimators_[:20]], axis=0)
+    np.testing.assert_allclose(small.predict_proba(new), votes)
+    np.testing.assert_allclose(small.to_ensemble().predict_proba(new), votes)
+    logistic = TreePruner(forest, loss=None, max_members=20, link="logistic", random_state=0)
+    assert logistic.fit(rows, target).link_ == "logistic"  # which unchanged trees do not have
 
 
 @pytest.mark.parametrize("share", [0.5, 0.2, 0.1])

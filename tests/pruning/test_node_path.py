@@ -11,6 +11,7 @@ from manylens.pruning.node_path import (
     loss_without_votes,
     open_nodes,
     prune_path,
+    renumbered,
     row_leaves,
     row_losses,
     row_scores,
@@ -74,15 +75,31 @@ def test_the_cheapest_cuts_leave_at_most_the_goal(goal):
     cut = cheapest(nodes, price, goal)
     inner = nodes.children[:, 0] != np.arange(m)
 
-    def leaves(
-        cut,
-    ):  # a binary tree has one more leaf than inner nodes; cut nodes are below cut nodes or leaves
-        return int(np.sum(inner & ~cut)) + nodes.n_trees
+    roots = nodes.roots[:-1]
 
-    assert leaves(cut) <= max(goal, nodes.n_trees)
-    if cut.any() and goal >= nodes.n_trees:
+    def leaves(cut):  # k + 1 for a tree with k splits; a tree without splits does not remain
+        remain = inner & ~cut
+        return int(remain.sum() + remain[roots].sum())
+
+    assert leaves(cut) <= goal
+    assert renumbered(nodes, nodes.value, cut)[0].n_leaves == leaves(cut)
+    if cut.any():
         assert leaves(inner & (price < price[cut].max())) > goal  # one price less would be too little
     assert not np.any(~cut & inner & cut[np.maximum(nodes.parent, 0)] & (nodes.parent >= 0))
+
+
+def test_trees_without_splits_take_no_leaves_from_the_others():
+    """Late stages of boosting often have no split; they counted as leaves, and the first cut left nothing."""
+    boosting = GradientBoostingRegressor(n_estimators=200, min_impurity_decrease=0.3, random_state=0).fit(
+        X, y
+    )
+    nodes, rows = opened(boosting, X, y[:, np.newaxis])
+    constant = int(np.sum(np.diff(nodes.roots) == 1))
+    assert constant > 100
+    assert nodes.n_split_leaves == nodes.n_leaves - constant
+    goal = nodes.n_split_leaves // 2
+    [(model, _)] = prune_path(nodes, rows, 1.0, [goal], rows)
+    assert 0.8 * goal < model.n_leaves <= goal
 
 
 def test_losses_with_all_trees_are_plain_and_those_with_some_are_corrected_toward_them():

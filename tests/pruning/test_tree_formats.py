@@ -15,7 +15,7 @@ from sklearn.ensemble import (
 )
 
 import manylens
-from manylens.pruning import PrunedTrees, TreePruner
+from manylens.pruning import PrunedTrees, TreePruner, boosted_formats
 from manylens.pruning.pruned_trees import find_format
 
 lightgbm = pytest.importorskip("lightgbm")
@@ -192,6 +192,17 @@ def test_early_stopping_reads_the_trees_that_predict_uses():
     again = pruned(boosted).to_ensemble()
     for each in (pruned(boosted), again):
         np.testing.assert_allclose(each.predict(other), boosted.predict(other), rtol=1e-5)
+
+
+@pytest.mark.parametrize("classes", [None, 3])
+@pytest.mark.parametrize("few", [1, 7, 10])
+def test_trees_of_lightgbm_are_the_same_however_many_are_read_at_once(monkeypatch, classes, few):
+    kind = lightgbm.LGBMRegressor if classes is None else lightgbm.LGBMClassifier
+    model = fitted(kind, classes, 10)
+    at_once = find_format(model).read(model)
+    monkeypatch.setattr(boosted_formats, "TREES_AT_ONCE", few)
+    for wanted, found in zip(at_once.trees, find_format(model).read(model).trees, strict=True):
+        np.testing.assert_array_equal(found, wanted)
 
 
 def unsupported():

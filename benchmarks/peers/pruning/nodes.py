@@ -170,7 +170,7 @@ class PrunedNodes(Comparison):
     "depth" (best of all depths and of 500, 250, 125 and 62 trees, chosen by the test loss) and
     "cost_complexity" (ccp_alpha) have at most as many bytes as "ours". All claims are about tables on which
     no rule was chosen: isolet, usps, glass, ionosphere, ecoli, balance, breast cancer, wine, kin8nm and
-    diabetes, three draws each. Scores that start with chosen_ are of one draw each of the tables by which
+    diabetes, five draws each. Scores that start with chosen_ are of one draw each of the tables by which
     rules were chosen (benchmarks.tuning.pruning_nodes): letter, yeast, optdigits, digits, abalone, California
     housing and five generated ones. Forest and pruning both use all cores. Standard errors are over tables
     and draws. Seven of the ten tables have only 60 to 209 test rows: "test error" is the mean standard error
@@ -180,14 +180,19 @@ class PrunedNodes(Comparison):
     and "absolute error of the truth" what the number of test rows alone would make of it; "held out pooled
     error" is that of the sum of held_out_loss_ over all settings, relative to the sum of the test losses
     (both relative to the whole). Whether held_out_loss_ is biased is measured by PrunedNodesHeldOut, with
-    more draws. "errors above fresh" is the largest difference to fresh, in its own standard errors."""
+    more draws. "errors above fresh" is the largest difference to fresh, in its own standard errors. "table
+    worst to fresh" is the largest ratio of the losses of a table, summed over its draws, to those of fresh,
+    "table worst error" its standard error over draws, and "worst to fresh" the largest ratio of a single
+    draw."""
 
     contenders = ("ours", "fresh", "depth", "cost_complexity")
     claims = (
         Claim("median factor of bytes", result("ours", "times_smaller"), at_least=8),
         Claim("median test loss relative to the whole", result("ours", "relative_loss"), at_most=1.01),
         Claim("settings with a smaller loss than fresh", result("ours", "below_fresh"), at_least=0.85),
-        Claim("largest loss relative to fresh", result("ours", "worst_to_fresh"), at_most=1.01),
+        Claim(
+            "largest loss of a table relative to fresh", result("ours", "table_worst_to_fresh"), at_most=1.01
+        ),
         Claim("settings with a smaller loss than depth pruning", result("depth", "beaten"), at_least=0.8),
         Claim(
             "settings with a smaller loss than cost-complexity pruning",
@@ -202,7 +207,7 @@ class PrunedNodes(Comparison):
     warm_up = False
     repeats = 1
     held_out = False
-    draws = 3
+    draws = 5
     most_rows = MOST_ROWS
     chosen_tables = CHOOSING
 
@@ -262,6 +267,7 @@ def scores_of(data, ours, fresh, wanted):
     smaller = np.array([pruner.whole_bytes_ / pruner.n_bytes_ for pruner in pruners])
     classes = [t for t in tables if t.classes]
     many = np.array([len(t.T) >= MANY_ROWS for t in tables])
+    above, above_error = worst_table(tables, ours, fresh)
     if many.any():
         found = {
             "many_worst_to_fresh": float(np.max((ours / fresh)[many])),
@@ -281,6 +287,8 @@ def scores_of(data, ours, fresh, wanted):
             "not_above_101_percent": float(np.mean(ours <= 1.01)),
             "rise_of_errors": float(np.mean([t.rise_of_errors() for t in classes])),
             "below_fresh": float(np.mean(ours < fresh)),
+            "table_worst_to_fresh": 1 + above,
+            "table_worst_error": above_error,
             "worst_to_fresh": float(np.max(ours / fresh)),
             "held_out_error": float(abs(np.mean(estimated) - 1)),
             "held_out_standard_error": float(np.std(estimated) / np.sqrt(len(estimated))),
@@ -295,6 +303,18 @@ def scores_of(data, ours, fresh, wanted):
             "total_share_of_time": sum(t.pruning_seconds for t in tables) / sum(t.seconds for t in tables),
         }
     )
+
+
+def worst_table(tables, ours, fresh):
+    """By how much the summed losses of a table are above those of fresh, at most, and the standard error.
+
+    `ours` and `fresh` are losses relative to the whole ensemble.
+    """
+    found = {}
+    for table, *losses in zip(tables, ours, fresh, strict=True):
+        draws = found.setdefault((table.name, type(table.ensemble).__name__), [])
+        draws.append(table.whole_loss * np.array(losses))
+    return max(ratio_error(*np.transpose(draws)) for draws in found.values())
 
 
 class PrunedNodesHeldOut(Comparison):
@@ -381,8 +401,8 @@ def ratio_error(estimates, truths):
 
 
 class PrunedBoostingNodes(PrunedNodes):
-    """LightGBM and XGBoost with 500 rounds and their defaults, like PrunedNodes: one draw of at most 800 rows
-    of each table on which no rule was chosen, and of yeast and Friedman's function (chosen_). They are
+    """LightGBM and XGBoost with 500 rounds and their defaults, like PrunedNodes: five draws of at most 800
+    rows of each table on which no rule was chosen, and of yeast and Friedman's function (chosen_). They are
     pruned on a quarter of the training rows, which they are not fitted to. "fresh" is boosting stopped early
     at as many bytes."""
 
@@ -390,12 +410,15 @@ class PrunedBoostingNodes(PrunedNodes):
     claims = (
         Claim("median factor of nodes", result("ours", "times_fewer_nodes"), at_least=2.5),
         Claim("median test loss relative to the whole", result("ours", "relative_loss"), at_most=1.01),
-        Claim("largest loss relative to early stopping", result("ours", "worst_to_fresh"), at_most=1.01),
+        Claim(
+            "largest loss of a table relative to early stopping",
+            result("ours", "table_worst_to_fresh"),
+            at_most=1.01,
+        ),
         Claim("mean relative error of held_out_loss_", result("ours", "held_out_error"), at_most=0.02),
         Claim("median of pruning time / training time", result("ours", "share_of_time"), at_most=0.3),
     )
     held_out = True
-    draws = 1
     most_rows = 800
     chosen_tables = ("yeast", "friedman")
 
@@ -413,7 +436,7 @@ class PrunedBoostingNodes(PrunedNodes):
 class PrunedBoostingTables(PrunedBoostingNodes):
     """PrunedBoostingNodes on tables with up to 4,000 training rows (1,000 of them to prune by) and 4,000 test
     rows, so that test losses tell more: letter, yeast, optdigits, glass, ionosphere, California housing,
-    kin8nm, abalone and Friedman's function, three draws each, and one of isolet, on which boosting takes a
+    kin8nm, abalone and Friedman's function, five draws each, and one of isolet, on which boosting takes a
     minute. All claims are about all of them, but for those about tables with at least 400 test rows, all but
     glass (72) and ionosphere (117)."""
 
@@ -435,7 +458,6 @@ class PrunedBoostingTables(PrunedBoostingNodes):
             at_most=0.3,
         ),
     )
-    draws = 3
     most_rows = 4000
     tables = (
         *("letter", "yeast", "optdigits", "glass", "ionosphere"),

@@ -16,7 +16,7 @@ from sklearn.model_selection import train_test_split
 
 from manylens.datasets import load_dataset, make_friedman, make_shells
 
-# benchmarks.tuning.pruning_nodes uses these, and nothing else may change a rule
+# benchmarks.tuning.pruning_nodes and pruning_limits use these, and nothing else may change a rule
 CHOOSING = (
     "letter",
     "yeast",

@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.model_selection import ShuffleSplit, check_cv
 from sklearn.utils import Tags, check_array, get_tags, indexable
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.alignment.targets import target_features
@@ -19,7 +18,7 @@ from manylens.pruning.boosting_members import BOOSTING
 from manylens.pruning.members import AVERAGING, ListMembers, Members, fitted_copy
 from manylens.pruning.pruned_ensemble import (
     PrunedEnsemble,
-    ScoreMixin,
+    PrunerMixin,
     as_ensemble,
     check_same_columns,
     typed_tags,
@@ -53,7 +52,7 @@ ANCHOR_ROWS = 2000  # with more rows, one split is enough, and refitting the ens
 ANCHOR_FOLDS = 3
 
 
-class AlignmentPruner(FactsMixin, ScoreMixin, MetaEstimatorMixin, BaseEstimator):
+class AlignmentPruner(FactsMixin, PrunerMixin, MetaEstimatorMixin, BaseEstimator):
     """Keep the few members of an ensemble that matter, and weight them.
 
     Step one selects the members whose rank-one kernels, in a non-negative sum, are best aligned with the
@@ -236,11 +235,7 @@ class AlignmentPruner(FactsMixin, ScoreMixin, MetaEstimatorMixin, BaseEstimator)
     def _pruned_ensemble(self, kept: Members) -> PrunedEnsemble:
         """The pruned model of the kept members."""
         weights = self.weights_[self.kept_]
-        pruned = as_ensemble(kept, weights, self.intercept_, self.n_jobs)
-        for name in ("n_features_in_", "feature_names_in_"):
-            if hasattr(self, name):
-                setattr(pruned, name, getattr(self, name))
-        return pruned
+        return self._name_columns(as_ensemble(kept, weights, self.intercept_, self.n_jobs))
 
     def _kept_members(self) -> Members:
         """The kept members of `ensemble_`, which in a loaded pruner holds no others."""
@@ -289,37 +284,6 @@ class AlignmentPruner(FactsMixin, ScoreMixin, MetaEstimatorMixin, BaseEstimator)
             )
         return anchor, held_out
 
-    def predict(self, X: MatrixLike) -> AnyArray:
-        """Predict classes or values with the kept members.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n, d)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-        """
-        check_is_fitted(self)
-        return self.estimator_.predict(X)
-
-    @available_if(is_classifier)
-    def predict_proba(self, X: MatrixLike) -> FloatArray:
-        """Predict class probabilities, in the order of `classes_`, with the kept members.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n, d)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n, C)
-        """
-        check_is_fitted(self)
-        return self.estimator_.predict_proba(X)
-
     def to_ensemble(self) -> Any:
         """Return the kept members as an ensemble of the original class that predicts the same.
 
@@ -335,11 +299,10 @@ class AlignmentPruner(FactsMixin, ScoreMixin, MetaEstimatorMixin, BaseEstimator)
         check_is_fitted(self)
         return self._kept_members().rebuild(self.ensemble_, self.weights_[self.kept_], self.intercept_)
 
-    @property
-    def classes_(self) -> AnyArray:
-        """Classes, if the ensemble predicts classes."""
-        check_is_fitted(self)
-        return self.estimator_.classes_
+    def _classifies(self) -> bool:
+        estimators = self.ensemble if isinstance(self.ensemble, list | tuple) else [self.ensemble]
+        known = all(hasattr(each, "__sklearn_tags__") for each in estimators)
+        return known and all(map(is_classifier, estimators))
 
     def __sklearn_clone__(self) -> Self:
         params = self.get_params(deep=False)
@@ -349,9 +312,7 @@ class AlignmentPruner(FactsMixin, ScoreMixin, MetaEstimatorMixin, BaseEstimator)
 
     def __sklearn_tags__(self) -> Tags:
         single = hasattr(self.ensemble, "__sklearn_tags__")  # else a list, or an object that fit rejects
-        estimators = self.ensemble if isinstance(self.ensemble, list | tuple) else [self.ensemble]
-        known = all(hasattr(each, "__sklearn_tags__") for each in estimators)
-        tags = typed_tags(super().__sklearn_tags__(), known and all(map(is_classifier, estimators)))
+        tags = typed_tags(super().__sklearn_tags__(), self._classifies())
         tags.input_tags.sparse = single and get_tags(self.ensemble).input_tags.sparse
         tags.input_tags.allow_nan = single and get_tags(self.ensemble).input_tags.allow_nan
         return tags

@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from manylens.native.trees import FlatTrees
 from manylens.optional import import_optional
 from manylens.pruning.tree_ensembles import (
     OneTree,
     TreeEnsemble,
     TreeFormat,
-    join_trees,
+    flatten_nodes,
     refuse,
     split_trees,
     stages_of,
@@ -25,6 +26,7 @@ from manylens.pruning.ubjson import read_ubjson
 from manylens.typing import AnyArray, FloatArray
 
 CATEGORICAL, DEFAULT_LEFT, MISSING_TYPE, MISSING_NAN = 1, 2, 12, 8  # bits of LightGBM's decision_type
+TREES_AT_ONCE = 200  # of LightGBM; with its default of 31 leaves, they take up to 0.7 MB of text
 LIGHTGBM_LINKS = {"regression": "identity", "binary sigmoid:1": "logistic"}
 XGBOOST_LINKS = {"reg:squarederror": "identity", "binary:logistic": "logistic"}
 XGBOOST_LINKS |= {"multi:softprob": "logistic", "multi:softmax": "logistic"}
@@ -37,8 +39,7 @@ class LightGBMFormat(TreeFormat):
     booster_module = "lightgbm"
 
     def read(self, model: Any) -> TreeEnsemble:
-        text = lightgbm_booster(model).model_to_string()  # up to the best iteration after early stopping
-        head, *sections = text.partition("\nend of trees")[0].split("\nTree=")
+        head, sections = lightgbm_sections(lightgbm_booster(model))
         settings = text_fields(head)
         objective = settings.get("objective", "")
         n_columns = int(settings["num_tree_per_iteration"])
@@ -47,9 +48,7 @@ class LightGBMFormat(TreeFormat):
         )
         if link is None or "average_output" in head.split("\n"):
             raise refuse(model, f"was fitted with objective={objective!r}, or with boosting='rf'")
-        trees, cover = join_trees(
-            read_lightgbm_trees(model, [text_fields(each) for each in sections], n_columns)
-        )
+        trees, cover = read_lightgbm_trees(model, [text_fields(each) for each in sections], n_columns)
         classes = None if link == "identity" else classes_of(model, max(2, n_columns))
         return TreeEnsemble(trees, cover, np.zeros(n_columns), link, classes)  # type: ignore[arg-type]
 
@@ -95,7 +94,25 @@ def lightgbm_booster(model: Any) -> Any:
     return model.booster_
 
 
-def read_lightgbm_trees(model: Any, trees: Sequence[dict[str, str]], n_columns: int) -> list[OneTree]:
+def lightgbm_sections(booster: Any) -> tuple[str, list[str]]:
+    """What precedes the trees in LightGBM's text, and the sections of the trees.
+
+    LightGBM writes a text of more than 1 MB twice, so few trees are read at a time. After early stopping,
+    these are the trees up to the best iteration.
+    """
+    head, sections = "", []
+    stages = booster.best_iteration if booster.best_iteration > 0 else booster.current_iteration()
+    few = max(1, TREES_AT_ONCE // booster.num_model_per_iteration())
+    for first in range(0, max(1, stages), few):
+        text = booster.model_to_string(num_iteration=max(1, min(few, stages - first)), start_iteration=first)
+        head, *found = text.partition("\nend of trees")[0].split("\nTree=")
+        sections += found
+    return head, sections
+
+
+def read_lightgbm_trees(
+    model: Any, trees: Sequence[dict[str, str]], n_columns: int
+) -> tuple[FlatTrees, FloatArray]:
     """The trees of LightGBM: inner nodes 0, 1, ..., leaves -1, -2, ...; here leaves follow inner nodes."""
     if any(tree.get("is_linear", "0") != "0" for tree in trees):
         raise refuse(model, "has linear models in its leaves")
@@ -105,7 +122,7 @@ def read_lightgbm_trees(model: Any, trees: Sequence[dict[str, str]], n_columns: 
     known = [n > 1 and "leaf_count" in tree for n, tree in zip(leaves, trees, strict=True)]
     cover = np.ones(len(value))
     cover[np.repeat(known, leaves)] = numbers_of(list(compress(trees, known)), "leaf_count")
-    decision, threshold = numbers_of(trees, "decision_type").astype(np.int64), numbers_of(trees, "threshold")
+    decision, threshold = numbers_of(trees, "decision_type", np.int64), numbers_of(trees, "threshold")
     if np.any(decision & CATEGORICAL):
         raise refuse(model, "splits by categories")
     kind = decision & MISSING_TYPE
@@ -114,32 +131,33 @@ def read_lightgbm_trees(model: Any, trees: Sequence[dict[str, str]], n_columns: 
     # without missing values in training, LightGBM replaces them by zero
     missing_left = np.where(kind == MISSING_NAN, (decision & DEFAULT_LEFT) > 0, threshold >= 0)
     last = np.repeat(leaves - 2, leaves - 1)  # number of the last inner node
-    sides = [numbers_of(trees, name).astype(np.int64) for name in ("left_child", "right_child")]
+    sides = [numbers_of(trees, name, np.int64) for name in ("left_child", "right_child")]
     left, right = (np.where(side >= 0, side, last - side) for side in sides)
-    feature = numbers_of(trees, "split_feature").astype(np.int64)
-    count = numbers_of(trees, "internal_count")
-    found, i, j = [], 0, 0
-    for number, n in enumerate(leaves):
-        inner, ends = slice(i, i + n - 1), slice(j, j + n)
-        i, j = inner.stop, ends.stop
-        none, zero = np.full(n, -1), np.zeros(n)
-        tree = OneTree(
-            np.concatenate([left[inner], none]),
-            np.concatenate([right[inner], none]),
-            np.concatenate([feature[inner], np.zeros(n, dtype=np.int64)]),
-            np.concatenate([threshold[inner], zero]),
-            np.concatenate([missing_left[inner], zero + (n == 1)]),
-            np.concatenate([np.zeros(n - 1), value[ends]])[:, np.newaxis],
-            np.concatenate([count[inner], cover[ends]]),
-            number % n_columns,
-        )
-        found.append(tree)
-    return found
+    sizes = 2 * leaves - 1
+    place = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)  # in its tree
+    inner = place < np.repeat(leaves - 1, sizes)
+
+    def both(splits: AnyArray, ends: AnyArray | float) -> AnyArray:
+        """One entry per node, from those of inner nodes and of leaves."""
+        merged = np.empty(len(inner), dtype=splits.dtype)
+        merged[inner], merged[~inner] = splits, ends
+        return merged
+
+    nodes = OneTree(
+        both(left, -1),
+        both(right, -1),
+        both(numbers_of(trees, "split_feature", np.int64), 0),
+        both(threshold, 0.0),
+        both(missing_left, np.repeat(leaves == 1, leaves)),
+        both(np.zeros(len(last)), value)[:, np.newaxis],
+        both(numbers_of(trees, "internal_count"), cover),
+    )
+    return flatten_nodes(nodes, sizes, np.arange(len(trees)) % n_columns, "f8")
 
 
-def numbers_of(trees: Sequence[dict[str, str]], name: str) -> FloatArray:
+def numbers_of(trees: Sequence[dict[str, str]], name: str, dtype: type = np.float64) -> AnyArray:
     """The numbers of one field in all trees, one after the other; read at once, which is fast."""
-    return np.array(" ".join(tree.get(name, "") for tree in trees).split(), dtype=np.float64)
+    return np.fromstring(" ".join([tree.get(name, "") for tree in trees]), dtype=dtype, sep=" ")
 
 
 def lightgbm_text(number: int, tree: OneTree) -> str:
@@ -188,7 +206,7 @@ class XGBoostFormat(TreeFormat):
             raise refuse(model, f"was fitted with objective={objective!r} and booster={kind!r}")
         parts = learner["gradient_booster"]["model"]
         n_columns = max(1, int(settings["num_class"]))
-        trees, cover = join_trees(read_xgboost_trees(model, parts["trees"], parts["tree_info"]), "f4")
+        trees, cover = read_xgboost_trees(model, parts["trees"], parts["tree_info"])
         classes = None if link == "identity" else classes_of(model, max(2, n_columns))
         return TreeEnsemble(trees, cover, xgboost_intercept(settings, link), link, classes)  # type: ignore[arg-type]
 
@@ -250,29 +268,29 @@ def xgboost_intercept(settings: dict[str, Any], link: str) -> FloatArray:
     return np.broadcast_to(base, (n_columns,)).copy()
 
 
-def read_xgboost_trees(model: Any, trees: Sequence[dict[str, Any]], columns: Sequence[int]) -> list[OneTree]:
+def read_xgboost_trees(
+    model: Any, trees: Sequence[dict[str, Any]], columns: Sequence[int]
+) -> tuple[FlatTrees, FloatArray]:
     """The trees of XGBoost, in which rows below the threshold go left."""
-    if any(np.any(tree.get("split_type", ())) for tree in trees):
+    if np.any(np.concatenate([tree.get("split_type", ()) for tree in trees])):
         raise refuse(model, "splits by categories")
-    ends = np.cumsum([len(tree["left_children"]) for tree in trees])[:-1]
 
-    def parts(name: str, dtype: str) -> list[AnyArray]:
-        """One field of each tree; converted at once, which is fast."""
-        return np.split(np.concatenate([tree[name] for tree in trees]).astype(dtype), ends)
+    def joined(name: str, dtype: str) -> AnyArray:
+        """One field of all trees; converted at once, which is fast."""
+        return np.concatenate([tree[name] for tree in trees]).astype(dtype)
 
-    split = parts("split_conditions", "f4")
-    fields = zip(
-        parts("left_children", "i8"),
-        parts("right_children", "i8"),
-        parts("split_indices", "i8"),
-        (np.nextafter(each, np.float32(-np.inf)) for each in split),
-        parts("default_left", "i8"),
-        (each.astype(np.float64)[:, np.newaxis] for each in split),
-        parts("sum_hessian", "f8"),
-        columns,
-        strict=True,
+    split = joined("split_conditions", "f4")
+    nodes = OneTree(
+        joined("left_children", "i8"),
+        joined("right_children", "i8"),
+        joined("split_indices", "i8"),
+        np.nextafter(split, np.float32(-np.inf)),
+        joined("default_left", "i8"),
+        split.astype(np.float64)[:, np.newaxis],
+        joined("sum_hessian", "f8"),
     )
-    return [OneTree(*each) for each in fields]
+    sizes = np.array([len(tree["left_children"]) for tree in trees])
+    return flatten_nodes(nodes, sizes, np.asarray(columns), "f4")
 
 
 def xgboost_tree(number: int, tree: OneTree, n_features: str) -> dict[str, Any]:

@@ -15,13 +15,22 @@ import numpy as np
 
 from manylens.pruning.cover_cuts import CoverPath, smallest_cut
 from manylens.pruning.node_path import Nodes, open_nodes
-from manylens.pruning.path_losses import Candidate, HeldOutEvaluator, JudgedRows, LossPath, Size, nodes_size
-from manylens.pruning.size_limits import Goal, SizeLimits, expected_size, full_size
-from manylens.pruning.tree_ensembles import tree_ends
+from manylens.pruning.path_losses import (
+    LARGEST_GAIN,
+    Candidate,
+    HeldOutEvaluator,
+    JudgedRows,
+    LossPath,
+    Size,
+    first_sizes,
+    nodes_size,
+)
+from manylens.pruning.size_limits import Goal, SizeLimits, expected_size
 from manylens.typing import BoolArray, FloatArray, IntArray
 
 BEST = 2  # the best candidates in one trial are evaluated in all trials, until one is good enough
 COARSE = 2  # candidates are compared on every second step, which favors those that hardly refit
+EVIDENCE = 0.75  # standard errors by which another model must be better than the first trees within a limit
 FOLDS = 10  # of judged rows; each tests the models that the others choose
 
 
@@ -33,6 +42,11 @@ class Choice(NamedTuple):
     models: Sequence[Nodes]
     step: int
     optimism: float
+
+    @property
+    def held_out_loss(self) -> float:
+        """The loss of this step, corrected for the choice."""
+        return float(self.path.loss[self.step]) + self.optimism
 
 
 class CandidateLosses(NamedTuple):
@@ -110,8 +124,57 @@ def choose_refit(
                 down_to_step, loss = shares[k][: step + 1], judged.loss[step].mean()
                 gain = evaluator.gain_of_all_rows(candidates[k], down_to_step, loss)
                 too_small = optimism(chosen_by, n_rows, path.rise_error[step]) - gain
-                return Choice(candidates[k], path, models, step, too_small)
+                refit = Choice(candidates[k], path, models, step, too_small)
+                by_loss = limits.loss is not None and bool(limits.good(path, goal)[step])
+                as_they_are = any(each.link == evaluator.ensemble.link for each in candidates)
+                if as_they_are and (limited or by_loss):
+                    return unless_first_trees(evaluator, limits, refit, judged.loss[step], by_loss)
+                return refit
     return None
+
+
+def unless_first_trees(
+    evaluator: HeldOutEvaluator, limits: SizeLimits, refit: Choice, losses: FloatArray, by_loss: bool
+) -> Choice:
+    """A refitted model with these losses of judged rows, unless the first trees, unchanged, are as good.
+
+    These are as many trees as the limits allow, or, if the size of the refit was chosen `by_loss`, as have at
+    most its bytes. Within limits, neither a refit nor fewer stages of boosting replace them without evidence:
+    both are the best of many, and on few rows such a winner is often chance.
+    """
+    ensemble, grown = evaluator.ensemble, first_sizes(evaluator.ensemble)
+    unchanged = refit.step == 0 and np.isinf(refit.candidate.shrinkage)
+    if by_loss and (unchanged or ensemble.averages):  # forests that meet a loss have much fewer bytes
+        return refit
+    within = SizeLimits(None, None, None, nodes_size(refit.models[refit.step])[2]) if by_loss else limits
+    stage = 1 if ensemble.averages else ensemble.n_outputs
+    fitting = [k for k in range(stage, len(grown) + 1, stage) if within.fit(grown[k - 1])]
+    if not fitting:
+        return refit
+    counts = evaluator.first_counts(fitting[-1])
+    judged = evaluator.first_trees(counts)
+    path, n_rows = evaluator.path_of(judged), len(losses)
+
+    def step_by(rows: BoolArray) -> int:
+        return int(np.argmin(evaluator.path_of(judged.of_rows(rows)).loss))
+
+    def lower(held_out: float, rows: FloatArray) -> bool:
+        """Whether a model is better than the most trees."""
+        gain = np.minimum(judged.loss[0] - rows, LARGEST_GAIN * evaluator.whole_loss)
+        error = float(np.std(gain)) / np.sqrt(max(1, n_rows - 1))
+        return held_out + (0.0 if by_loss else EVIDENCE * error) < path.loss[0]
+
+    step, too_small = 0, 0.0
+    best = 0 if ensemble.averages else step_by(np.ones(n_rows, dtype=bool))
+    if best > 0:
+        by_rows = evaluator.adjusted(judged)
+        flattered = optimism(lambda rows: by_rows[step_by(rows)], n_rows, float(path.rise_error[best]))
+        if lower(float(path.loss[best]) + flattered, judged.loss[best]):
+            step, too_small = best, flattered
+    if lower(refit.held_out_loss, losses) and refit.held_out_loss <= path.loss[step] + too_small:
+        return refit
+    models = [open_nodes(ensemble, int(k)) for k in counts]
+    return Choice(Candidate(int(counts[step]), ensemble.link, np.inf), path, models, step, too_small)
 
 
 def choose_prefix(
@@ -119,9 +182,7 @@ def choose_prefix(
 ) -> Choice | None:
     """Stop boosting early, without cuts: the smallest of some numbers of trees that is good enough."""
     ensemble = evaluator.ensemble
-    ends = tree_ends(ensemble.trees)
-    candidates = [Candidate(int(k), ensemble.link, np.inf) for k in counts]
-    sizes = [full_size(ensemble, each, int(ends[each.n_trees - 1])) for each in candidates]
+    sizes = [tuple(each) for each in first_sizes(ensemble)[counts - 1].tolist()]
 
     def step_by(rows: BoolArray) -> int | None:
         return limits.choose(evaluator.path_of(judged.of_rows(rows)), sizes, goal, False)
@@ -135,8 +196,9 @@ def choose_prefix(
     if not step:  # none, or all trees
         return None
     path = LossPath(*(each[: step + 1] for each in evaluator.path_of(judged)))
-    models = [open_nodes(ensemble, each.n_trees) for each in candidates[: step + 1]]
-    return Choice(candidates[step], path, models, step, optimism(chosen_by, n_rows, path.rise_error[step]))
+    models = [open_nodes(ensemble, int(k)) for k in counts[: step + 1]]
+    candidate = Candidate(int(counts[step]), ensemble.link, np.inf)
+    return Choice(candidate, path, models, step, optimism(chosen_by, n_rows, path.rise_error[step]))
 
 
 def cut_optimism(

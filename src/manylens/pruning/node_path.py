@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from manylens.native.threads import in_threads
 from manylens.native.tree_nodes import (
     add_values,
     cut_prices,
@@ -30,6 +31,7 @@ from manylens.pruning.tree_ensembles import TreeEnsemble, inner_levels, pack_tre
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 SHRINK = 0.65  # share of the leaves that one step keeps
+MANY_ENTRIES = 2**15  # rows x trees from which on threads pay
 STEPS = 14  # steps of a path without a target: 0.65^14 is 0.24 % of the leaves
 LARGEST = 1e15  # penalty that stands for infinity in sums with numbers of rows
 LARGEST_EXCESS = 0.5  # of the log loss by half of the trees; larger ones are not linear in 1/k
@@ -88,7 +90,12 @@ def row_leaves(X: FloatArray, trees: FlatTrees, usable: BoolArray | None, target
         start = np.concatenate([[0], np.cumsum(usable.sum(axis=1))])
         row = np.nonzero(usable)[1].astype(np.uint32)
     node = np.empty(len(row), dtype=np.uint32)
-    leaf_of_rows(X, trees, start, row, node)
+
+    def descend(first: int, last: int) -> None:
+        some = trees._replace(roots=trees.roots[first:last])
+        leaf_of_rows(X, some, start[first : last + 1], row, node)
+
+    in_threads(descend, t, alone=len(row) < MANY_ENTRIES)
     return RowLeaves(start, row, node, target)
 
 
@@ -117,6 +124,11 @@ class Nodes(NamedTuple):
     @property
     def n_leaves(self) -> int:
         return int(np.sum(self.children[:, 0] == np.arange(len(self.children))))
+
+    @property
+    def n_split_leaves(self) -> int:
+        """Leaves of the trees that have a split: all that remain after the first cut."""
+        return self.n_leaves - int(np.sum(np.diff(self.roots) == 1))
 
     def ensemble(self) -> TreeEnsemble:
         """The same model in the common form."""
@@ -230,19 +242,30 @@ def row_losses(nodes: Nodes | LeafValues, rows: RowLeaves, n_trees: int | None =
     """
     score, target = row_scores(nodes, rows), rows.target
     t, k = n_trees or nodes.n_trees, rows.counts() if nodes.averages else np.array([nodes.n_trees])
-    some_unused = bool(nodes.averages and np.any(k < t))
+    found = score_losses(nodes, score, target)
+    if not nodes.averages or np.all(k >= t):
+        return found
     if nodes.classes is None:
-        loss = np.sum((score - target) ** 2, axis=1)
-        if some_unused:
-            loss -= np.sum(excess_variance(nodes, rows, score, k[:, np.newaxis], t), axis=1)
-        return RowLosses(loss, np.zeros(len(loss)))
-    truth = target[:, 0].astype(int) if target.shape[1] == 1 else np.argmax(target, axis=1)
-    found = class_losses(score, truth, nodes.link)
-    if some_unused:
-        none = (found[0] > -np.log(NO_VOTE)) & (k < t) & (nodes.link == "identity")
-        found[0] -= excess_log_loss(nodes, rows, score, truth, k, t, found[0])
-        found[0][none] = [loss_without_votes(int(each), t) for each in k[none]]
-    return RowLosses(*found)
+        excess = excess_variance(nodes, rows, score, k[:, np.newaxis], t)
+        return found._replace(loss=found.loss - np.sum(excess, axis=1))
+    none = (found.loss > -np.log(NO_VOTE)) & (k < t) & (nodes.link == "identity")
+    loss = found.loss - excess_log_loss(nodes, rows, score, true_classes(target), k, t, found.loss)
+    loss[none] = [loss_without_votes(int(each), t) for each in k[none]]
+    return found._replace(loss=loss)
+
+
+def score_losses(
+    model: Nodes | LeafValues | TreeEnsemble, score: FloatArray, target: FloatArray
+) -> RowLosses:
+    """Squared errors or log losses of the scores (n, C) of a model."""
+    if model.classes is None:
+        return RowLosses(np.sum((score - target) ** 2, axis=1), np.zeros(len(score)))
+    return RowLosses(*class_losses(score, true_classes(target), model.link))
+
+
+def true_classes(target: FloatArray) -> IntArray:
+    """Numbers of the classes (n,) from columns of 0 and 1."""
+    return target[:, 0].astype(int) if target.shape[1] == 1 else np.argmax(target, axis=1)
 
 
 @lru_cache(maxsize=1024)
@@ -411,12 +434,17 @@ def cut_nodes(
 
 
 def cheapest(nodes: Nodes, price: FloatArray, goal: int) -> BoolArray:
-    """The inner nodes (m,) to cut until at most `goal` leaves are left: one per tree and inner node."""
+    """The inner nodes (m,) to cut until at most `goal` leaves are left.
+
+    A tree with k splits has k + 1 leaves, and one without splits has none, because it becomes part of the
+    intercept. So each inner node that is kept counts as one leaf, and a root as two.
+    """
     inner = nodes.children[:, 0] != np.arange(len(price))
-    prices, keep = price[inner], max(goal - nodes.n_trees, 0)
-    if keep >= len(prices):
+    roots = nodes.roots[:-1]
+    prices = np.concatenate([price[inner], price[roots[inner[roots]]]])
+    if goal >= len(prices):
         return np.zeros(len(price), dtype=bool)
-    largest = np.partition(prices, len(prices) - keep - 1)[len(prices) - keep - 1]
+    largest = np.partition(prices, len(prices) - goal - 1)[len(prices) - goal - 1]
     return inner & (price <= largest)
 
 

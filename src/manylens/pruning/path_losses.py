@@ -18,16 +18,15 @@ from manylens.pruning.node_path import (
     RowLeaves,
     RowLosses,
     as_log_odds,
-    class_losses,
     leaf_values,
     log_odds,
     open_nodes,
     prune_path,
     row_leaves,
     row_losses,
+    score_losses,
     smoothed,
 )
-from manylens.pruning.pruned_trees import tree_bytes
 from manylens.pruning.tree_ensembles import TreeEnsemble, tree_ends
 from manylens.typing import BoolArray, FloatArray, IntArray
 
@@ -117,10 +116,10 @@ class HeldOutEvaluator:
         return row_losses(leaf_values(self.ensemble, n_trees), self._leaves.first_trees(n_trees))
 
     def n_leaves(self, n_trees: int) -> int:
-        """Number of leaves of the first trees."""
-        trees = self.ensemble.trees
-        end = int(trees.roots[n_trees]) if n_trees < len(trees.roots) else len(trees.feature)
-        return int(np.sum(trees.children[:end, 0] == np.arange(end)))
+        """Number of leaves of the first trees, without those of trees that have no split."""
+        ends = tree_ends(self.ensemble.trees)[:n_trees]
+        inner = (ends[-1] - n_trees) // 2
+        return int(inner + np.sum(np.diff(ends, prepend=0) > 1))
 
     def _start(self, trial: int, candidate: Candidate) -> tuple[Nodes, RowLeaves, RowLeaves, FloatArray]:
         """The result of `start_of` for a trial, and which classes (n,) are wrong without cuts."""
@@ -143,7 +142,7 @@ class HeldOutEvaluator:
             for k, number in tasks[first:last]:
                 nodes, learned, rows, uncut = starts[k][number]
                 place = slice(ends[number] - len(uncut), ends[number])
-                goals = leaf_goals(shares[k], nodes.n_leaves)
+                goals = leaf_goals(shares[k], nodes.n_split_leaves)
                 path = prune_path(nodes, learned, candidates[k].shrinkage, goals, rows)
                 for step, (model, reached) in enumerate(path):
                     losses[k][:, step, place] = row_losses(model, reached)
@@ -198,10 +197,6 @@ class HeldOutEvaluator:
         slope, control = regression_on_ensemble(judged, self._largest)
         return judged.loss - slope[:, np.newaxis] * control
 
-    def prefixes(self, counts: Sequence[int]) -> LossPath:
-        """Losses of the first trees, unchanged."""
-        return self.path_of(self.compare([self._first_losses(k) for k in counts]))
-
     def compare(self, found: Sequence[RowLosses]) -> JudgedRows:
         """Losses of all rows by models whose values do not depend on these rows."""
         losses = np.array([each.loss[self.used] for each in found])
@@ -209,34 +204,45 @@ class HeldOutEvaluator:
         wrong = self.row_losses.error[self.used]
         return JudgedRows(losses, errors, self.whole, wrong, self.whole, self.whole)
 
-    def prefix_losses(self) -> tuple[IntArray, JudgedRows]:
-        """Numbers of trees at which boosting may stop, descending, and the losses of the judged rows."""
-        T, step = len(self.ensemble.trees.roots), self.ensemble.n_outputs
-        counts = np.unique(step * np.geomspace(1, T // step, PREFIXES).astype(int))
-        rows, value, column = self._leaves, self.ensemble.trees.value, self.ensemble.trees.column
-        total = np.zeros((len(rows.target), self.ensemble.n_outputs))
-        losses, before = np.zeros((len(counts), 2, len(rows.target))), 0
-        judged = np.concatenate([trial.number for trial in self.trials])  # the rows on which paths are judged
-        classes, target = self.ensemble.classes, rows.target
-        truth = (target[:, 0] > 0).astype(int) if target.shape[1] == 1 else np.argmax(target, axis=1)
-        for number, k in enumerate(counts):
-            add_values(rows.start[before : k + 1], rows.row, rows.node, value, column[before:k], total)
-            score = self.ensemble.intercept + total
-            if classes is None:
-                losses[number, 0] = np.sum((score - target) ** 2, axis=1)
-            else:
-                losses[number] = class_losses(score, truth, self.ensemble.link)
-            before = k
-        loss, wrong = losses[::-1, :, judged].transpose(1, 0, 2)
-        whole, uncut = (each[judged] for each in self.row_losses)
-        return counts[::-1], JudgedRows(loss, wrong, whole, uncut, whole, self.whole)
+    def uncut(self) -> JudgedRows:
+        """Losses of all rows by the whole ensemble."""
+        return self.compare([self.row_losses])
+
+    def first_counts(self, most: int) -> IntArray:
+        """Numbers of first trees to compare, descending from `most`: whole stages, or halves of a forest."""
+        if self.ensemble.averages:
+            return most >> np.arange(int(most).bit_length())
+        step = self.ensemble.n_outputs
+        return step * np.unique(np.geomspace(1, most // step, PREFIXES).astype(int))[::-1]
+
+    def first_trees(self, counts: IntArray) -> JudgedRows:
+        """Losses of the judged rows by the first trees, unchanged; for descending numbers of trees."""
+        ensemble, numbers = self.ensemble, np.concatenate([trial.number for trial in self.trials])
+        losses = np.empty((len(counts), 2, len(numbers)))
+        if ensemble.averages:  # those of a trial are extrapolated to more trees than it has
+            for place, k in enumerate(counts):
+                few = [min(int(k), len(trial.ensemble.trees.roots)) for trial in self.trials]
+                parts = [trial_losses(trial, int(k), n) for trial, n in zip(self.trials, few, strict=True)]
+                losses[place] = np.concatenate(parts, axis=1)
+            whole, uncut = np.concatenate(self._references, axis=1)
+        else:
+            rows, value, column = self._leaves, ensemble.trees.value, ensemble.trees.column
+            total, before = np.zeros((len(rows.target), ensemble.n_outputs)), 0
+            for place, k in zip(range(len(counts))[::-1], counts[::-1], strict=True):
+                add_values(rows.start[before : k + 1], rows.row, rows.node, value, column[before:k], total)
+                found = score_losses(ensemble, ensemble.intercept + total, rows.target)
+                losses[place] = np.array(found)[:, numbers]
+                before = k
+            whole, uncut = (each[numbers] for each in self.row_losses)
+        loss, wrong = losses.transpose(1, 0, 2)
+        return JudgedRows(loss, wrong, whole, uncut, whole, self.whole)
 
     def path(self, candidate: Candidate, shares: Sequence[float]) -> list[Nodes]:
         """The models of a candidate, pruned with all rows."""
         none = np.zeros(0, dtype=np.int64)
         nothing = row_leaves(self.X[:0], self.ensemble.trees, None, self.rows.target[:0])
         nodes, rows, unused = start_of(Trial(self.ensemble, self.rows, nothing, none), candidate)
-        path = prune_path(nodes, rows, candidate.shrinkage, leaf_goals(shares, nodes.n_leaves), unused)
+        path = prune_path(nodes, rows, candidate.shrinkage, leaf_goals(shares, nodes.n_split_leaves), unused)
         return [model for model, _ in path]  # later steps change only values of inner nodes
 
     def judge_models(self, models: Sequence[Nodes]) -> LossPath:
@@ -252,18 +258,23 @@ class HeldOutEvaluator:
 
     def fresh_losses(self, sizes: IntArray) -> FloatArray:
         """Losses of the first trees of the ensemble that take at most these bytes; at least one tree."""
-        trees, T = self.ensemble.trees, len(self.ensemble.trees.roots)
-        per_node = (tree_bytes(trees) - 16 * T - trees.value.nbytes) / max(1, len(trees.feature))
-        ends = tree_ends(trees)
-        leaves = np.cumsum(trees.children[:, 0] == np.arange(len(trees.feature)))[ends - 1]
-        grown = ends * per_node + leaves * 8 * trees.value.shape[1] + 16 * np.arange(1, T + 1)
-        counts = np.maximum(1, np.searchsorted(grown, np.asarray(sizes) * (1 + 1e-9), side="right"))
+        grown = first_sizes(self.ensemble)[:, 2]
+        counts = np.maximum(1, np.searchsorted(grown, np.asarray(sizes), side="right"))
         found = {}
         for k in np.unique(counts):
             some = self.rows.first_trees(int(k)).counts() > 0
             losses = self._first_losses(int(k)).loss
             found[k] = float(losses[some].mean()) if some.any() else np.nan
         return np.array([found[k] for k in counts])
+
+
+def first_sizes(ensemble: TreeEnsemble) -> IntArray:
+    """Members, nodes and bytes (t, 3) of the first 1, 2, ... trees."""
+    trees, nodes = ensemble.trees, tree_ends(ensemble.trees)
+    members = np.arange(1, len(nodes) + 1)
+    leaves = (nodes + members) // 2
+    size = (17 + trees.threshold.itemsize) * nodes + 8 * trees.value.shape[1] * leaves + 16 * members
+    return np.stack([members, nodes, size], axis=1)
 
 
 def leaf_goals(shares: Sequence[float], n_leaves: int) -> list[int | None]:

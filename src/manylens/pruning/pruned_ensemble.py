@@ -6,11 +6,12 @@ from typing import Any, Self
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from scipy.special import softmax
+from scipy.special import expit
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import ClassifierTags, RegressorTags, Tags
-from sklearn.utils.validation import validate_data
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from manylens.native.trees import FlatTrees, check_flat_trees, flatten_trees, sum_of_trees
 from manylens.pruning.members import BLOCK_BYTES, Link, Members, prediction_blocks
@@ -39,7 +40,145 @@ class ScoreMixin:
             return finite_score(metric(y, predicted, sample_weight=sample_weight), sample_weight)
 
 
-class PrunedEnsemble(CheckedState, ScoreMixin, BaseEstimator):
+class PrunerMixin(ScoreMixin):
+    """Predictions of pruners, by the pruned model `estimator_` that their `fit` creates."""
+
+    estimator_: Any
+
+    def _classifies(self) -> bool:
+        """Whether the ensemble predicts classes."""
+        raise NotImplementedError
+
+    def predict(self, X: MatrixLike) -> AnyArray:
+        """Predict classes or values with the pruned model.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
+        check_is_fitted(self)
+        return self.estimator_.predict(X)
+
+    @available_if(lambda pruner: pruner._classifies())
+    def predict_proba(self, X: MatrixLike) -> FloatArray:
+        """Predict class probabilities, in the order of `classes_`, with the pruned model.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n, C)
+        """
+        check_is_fitted(self)
+        return self.estimator_.predict_proba(X)
+
+    @property
+    def classes_(self) -> AnyArray:
+        """Classes, if the ensemble predicts classes."""
+        check_is_fitted(self)
+        return self.estimator_.classes_
+
+    def _name_columns(self, model: Any) -> Any:
+        """A pruned model, after it gets the number and the names of the columns."""
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self, name):
+                setattr(model, name, getattr(self, name))
+        return model
+
+
+class PrunedModel(CheckedState, ScoreMixin, BaseEstimator):
+    """Base class of pruned models, which are created fitted; subclasses compute the sums in `raw_scores`."""
+
+    def __sklearn_clone__(self) -> Self:
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def _checked_model(self) -> Any:
+        """The object with the `classes` and the `link`; raises if this model was not created by a pruner."""
+        raise NotImplementedError
+
+    @property
+    def classes_(self) -> AnyArray:
+        """Classes; not defined for regression."""
+        classes = self._checked_model().classes
+        if classes is None:
+            raise AttributeError("A regression model has no classes_.")
+        return classes
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Return this model unchanged: it is already fitted.
+
+        Parameters
+        ----------
+        X, y : object
+            Ignored.
+        """
+        return self
+
+    def raw_scores(self, X: MatrixLike) -> FloatArray:
+        """Compute the sum of all trees or weighted members and of the intercept.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n, C)
+            Values, estimates of probabilities, or log-odds (boosting).
+        """
+        raise NotImplementedError
+
+    def predict(self, X: MatrixLike) -> AnyArray:
+        """Predict classes or values.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
+        scores = self.raw_scores(X)
+        classes = self._checked_model().classes
+        if classes is None:
+            return scores[:, 0]
+        if scores.shape[1] == 1:
+            return classes[(scores[:, 0] > 0).astype(int)]
+        return classes[np.argmax(scores, axis=1)]
+
+    def predict_proba(self, X: MatrixLike) -> FloatArray:
+        """Predict class probabilities: scores clipped to [0, 1] and normalized, or (boosting) from log-odds.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n, C)
+        """
+        model = self._checked_model()
+        if model.classes is None:
+            raise AttributeError("A regression model has no class probabilities.")
+        return probabilities(self.raw_scores(X), model.link)
+
+
+class PrunedEnsemble(PrunedModel):
     """A weighted sum of the kept members, intercept + Σ_k w_k f_k(x), created by `AlignmentPruner`.
 
     Trees are stored as arrays, so that a saved model can be loaded without trusting scikit-learn classes.
@@ -72,18 +211,12 @@ class PrunedEnsemble(CheckedState, ScoreMixin, BaseEstimator):
         self.trees = trees
         self.n_jobs = n_jobs
 
-    def __sklearn_clone__(self) -> Self:
-        return self
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
-
     def _check_state(self) -> None:
         if isinstance(self.trees, FlatTrees):  # evaluated without bounds checks: the file may be untrusted
             self._require(hasattr(self, "n_features_in_"))
             check_flat_trees(self.trees, self.n_features_in_, len(self.intercept))
 
-    def _checked_members(self) -> Members:
+    def _checked_model(self) -> Members:
         """The members; raises if this model was not created by `AlignmentPruner`."""
         members = self.members
         check_jobs(self.n_jobs)
@@ -102,37 +235,8 @@ class PrunedEnsemble(CheckedState, ScoreMixin, BaseEstimator):
             )
         return members
 
-    @property
-    def classes_(self) -> AnyArray:
-        """Classes; not defined for regression."""
-        classes = self._checked_members().classes
-        if classes is None:
-            raise AttributeError("A regression model has no classes_.")
-        return classes
-
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Return this model unchanged: its members are already fitted.
-
-        Parameters
-        ----------
-        X, y : object
-            Ignored.
-        """
-        return self
-
     def raw_scores(self, X: MatrixLike) -> FloatArray:
-        """Compute intercept + Σ_k w_k f_k(x): values, estimates of probabilities, or log-odds (boosting).
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n, C)
-        """
-        members = self._checked_members()
+        members = self._checked_model()
         X = validate_member_rows(self, X, members, reset=False)
         if self.trees is not None:
             return tree_sums(X, self.trees) + self.intercept
@@ -165,41 +269,6 @@ class PrunedEnsemble(CheckedState, ScoreMixin, BaseEstimator):
         row = np.nan_to_num(X[:1])
         constant = self._member_sums(row) - tree_sums(row, trees, len(self.intercept))
         return trees, constant[0]
-
-    def predict(self, X: MatrixLike) -> AnyArray:
-        """Predict classes or values.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-        """
-        scores = self.raw_scores(X)
-        if self.members.classes is None:
-            return scores[:, 0]
-        if scores.shape[1] == 1:
-            return self.classes_[(scores[:, 0] > 0).astype(int)]
-        return self.classes_[np.argmax(scores, axis=1)]
-
-    def predict_proba(self, X: MatrixLike) -> FloatArray:
-        """Predict class probabilities: scores clipped to [0, 1] and normalized, or (boosting) from log-odds.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n, C)
-        """
-        if self._checked_members().classes is None:
-            raise AttributeError("A regression model has no class probabilities.")
-        return probabilities(self.raw_scores(X), self.members.link)
 
     def __sklearn_tags__(self) -> Tags:
         return typed_tags(super().__sklearn_tags__(), getattr(self.members, "classes", None) is not None)
@@ -241,17 +310,23 @@ def typed_tags(tags: Tags, classifies: bool) -> Tags:
 
 def validate_member_rows(estimator: BaseEstimator, X: Any, members: Members, reset: bool) -> Any:
     """Rows in the form that the members take: validated arrays, or as given."""
-    with plain_conversion_errors("X"):
-        if members.accepts_frames:
+    if members.accepts_frames:
+        with plain_conversion_errors("X"):
             X = X if hasattr(X, "shape") else np.asarray(X)
             validate_data(estimator, X, skip_check_array=True, reset=reset)
             return X
+    return validate_float_rows(estimator, X, members.allow_nan, reset)
+
+
+def validate_float_rows(estimator: BaseEstimator, X: Any, allow_nan: bool, reset: bool) -> Any:
+    """Rows as a dense or CSR array of floats."""
+    with plain_conversion_errors("X"):
         return validate_data(
             estimator,
             X,
             accept_sparse="csr",
             dtype=[np.float64, np.float32],
-            ensure_all_finite="allow-nan" if members.allow_nan else True,
+            ensure_all_finite="allow-nan" if allow_nan else True,
             reset=reset,
         )
 
@@ -301,8 +376,10 @@ def probabilities(scores: FloatArray, link: Link) -> FloatArray:
         total = clipped.sum(axis=1, keepdims=True)
         return np.where(total > 0, clipped / np.where(total > 0, total, 1.0), 1 / scores.shape[1])
     if scores.shape[1] == 1:
-        scores = np.column_stack([np.zeros(len(scores)), scores])
-    return softmax(scores, axis=1)
+        return expit(scores * np.array([-1.0, 1.0]))
+    shares = np.exp(scores - scores.max(axis=1, keepdims=True))  # scipy's softmax takes longer on few rows
+    shares /= shares.sum(axis=1, keepdims=True)
+    return shares
 
 
 def as_ensemble(

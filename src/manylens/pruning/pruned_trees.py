@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from math import isfinite
-from typing import Any, Self, TypeGuard
+from typing import Any, TypeGuard
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
-from sklearn.utils.validation import validate_data
 
 from manylens.native.trees import LANES, FlatTrees, add_complete_rows, check_flat_trees
 from manylens.pruning.boosted_formats import LightGBMFormat, XGBoostFormat
-from manylens.pruning.pruned_ensemble import ScoreMixin, probabilities, tree_sums, typed_tags
+from manylens.pruning.pruned_ensemble import PrunedModel, tree_sums, typed_tags, validate_float_rows
 from manylens.pruning.tree_ensembles import (
     ForestFormat,
     GradientBoostingFormat,
@@ -21,8 +19,8 @@ from manylens.pruning.tree_ensembles import (
     TreeFormat,
 )
 from manylens.pruning.tree_exports import onnx_model, treelite_model
-from manylens.typing import AnyArray, FloatArray, MatrixLike
-from manylens.validation import CheckedState, is_same, plain_conversion_errors
+from manylens.typing import FloatArray, MatrixLike
+from manylens.validation import is_same
 
 FORMATS: tuple[TreeFormat, ...] = (
     ForestFormat(),
@@ -33,7 +31,7 @@ FORMATS: tuple[TreeFormat, ...] = (
 )
 
 
-class PrunedTrees(CheckedState, ScoreMixin, BaseEstimator):
+class PrunedTrees(PrunedModel):
     """A sum of trees, intercept + Σ_t v_t(leaf of x), created by `TreePruner`.
 
     Parameters
@@ -50,12 +48,6 @@ class PrunedTrees(CheckedState, ScoreMixin, BaseEstimator):
         self.model = model
         self.empty = empty
         self.allow_nan = allow_nan
-
-    def __sklearn_clone__(self) -> Self:
-        return self
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
 
     def _check_state(self) -> None:
         if isinstance(self.model, TreeEnsemble):  # evaluated without bounds checks: the file may be untrusted
@@ -84,40 +76,11 @@ class PrunedTrees(CheckedState, ScoreMixin, BaseEstimator):
         """Bytes of the trees as arrays: 16 per tree, 21 per node (25 if in double), 8 per leaf value."""
         return tree_bytes(self._checked_model().trees)
 
-    @property
-    def classes_(self) -> AnyArray:
-        """Classes; not defined for regression."""
-        classes = self._checked_model().classes
-        if classes is None:
-            raise AttributeError("A regression model has no classes_.")
-        return classes
-
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Return this model unchanged: its trees are already fitted.
-
-        Parameters
-        ----------
-        X, y : object
-            Ignored.
-        """
-        return self
-
     def raw_scores(self, X: MatrixLike) -> FloatArray:
-        """Compute intercept + Σ_t v_t(leaf of x): values, probabilities or log-odds.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n, d)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n, C)
-        """
         model = self._checked_model()
         if self._is_plain(X) and len(model.trees.roots):
             return plain_sums(X, model)
-        X = validate_tree_rows(self, X, self.allow_nan, reset=False)
+        X = validate_float_rows(self, X, self.allow_nan, reset=False)
         if not len(model.trees.roots):
             return np.repeat(model.intercept[np.newaxis], X.shape[0], axis=0)
         return tree_sums(X, model.trees, model.n_outputs) + model.intercept
@@ -129,41 +92,6 @@ class PrunedTrees(CheckedState, ScoreMixin, BaseEstimator):
         if X.shape[1] != self.n_features_in_ or not len(X) or "feature_names_in_" in self.__dict__:
             return False
         return isfinite(X.sum())  # NaN, infinity and sums that overflow need validation
-
-    def predict(self, X: MatrixLike) -> AnyArray:
-        """Predict classes or values.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n, d)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-        """
-        scores = self.raw_scores(X)
-        if self.model.classes is None:
-            return scores[:, 0]
-        if scores.shape[1] == 1:
-            return self.classes_[(scores[:, 0] > 0).astype(int)]
-        return self.classes_[np.argmax(scores, axis=1)]
-
-    def predict_proba(self, X: MatrixLike) -> FloatArray:
-        """Predict class probabilities.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n, d)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n, C)
-        """
-        if self._checked_model().classes is None:
-            raise AttributeError("A regression model has no class probabilities.")
-        return probabilities(self.raw_scores(X), self.model.link)
 
     def to_ensemble(self) -> Any:
         """Return a model of the original class with these trees.
@@ -220,19 +148,6 @@ def plain_sums(X: FloatArray, model: TreeEnsemble) -> FloatArray:
     total[:] = model.intercept
     add_complete_rows(np.ascontiguousarray(X), model.trees, np.empty(LANES, dtype=np.uint32), total)
     return total
-
-
-def validate_tree_rows(estimator: BaseEstimator, X: Any, allow_nan: bool, reset: bool) -> Any:
-    """Rows as a dense or CSR array of floats."""
-    with plain_conversion_errors("X"):
-        return validate_data(
-            estimator,
-            X,
-            accept_sparse="csr",
-            dtype=[np.float64, np.float32],
-            ensure_all_finite="allow-nan" if allow_nan else True,
-            reset=reset,
-        )
 
 
 def find_format(ensemble: Any) -> TreeFormat:

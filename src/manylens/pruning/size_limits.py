@@ -11,7 +11,7 @@ from manylens.native.trees import FlatTrees
 from manylens.pruning.node_path import SHRINK, STEPS
 from manylens.pruning.path_losses import Candidate, HeldOutEvaluator, LossPath, Size
 from manylens.pruning.tree_ensembles import TreeEnsemble
-from manylens.typing import BoolArray
+from manylens.typing import BoolArray, IntArray
 
 MARGIN = 0.5  # standard errors that count as part of a rise
 FAR = 1.5  # losses are clipped at this multiple of the ensemble's when paths are compared
@@ -33,7 +33,7 @@ class SizeLimits(NamedTuple):
     max_nodes: int | None
     max_bytes: int | None
 
-    def fit(self, size: Size) -> bool:
+    def fit(self, size: Sequence[int] | IntArray) -> bool:
         """Whether a model is within the limits."""
         return all(limit is None or value <= limit for value, limit in zip(size, self[1:], strict=True))
 
@@ -44,10 +44,11 @@ class SizeLimits(NamedTuple):
         if self.max_nodes is not None:
             goals.append((self.max_nodes + 1) // 2)
         if self.max_bytes is not None:
-            fixed = min(16 * candidate.n_trees, self.max_bytes // 2)
-            ensemble = evaluator.ensemble
+            ensemble = (
+                evaluator.ensemble
+            )  # a tree has one node less than two per leaf, which pays for its root
             per_leaf = 2 * node_bytes(ensemble.trees) + 8 * leaf_width(ensemble, candidate)
-            goals.append((self.max_bytes - fixed) // per_leaf)
+            goals.append(self.max_bytes // per_leaf)
         if self[1:] != (None, None, None):
             goals += [min(goals) * SHRINK**k for k in range(1, 4)]
         if self.max_members is not None and candidate.n_trees > self.max_members:

@@ -67,17 +67,28 @@ class TreeEnsemble(NamedTuple):
 
 def join_trees(trees: Sequence[OneTree], dtype: str = "f8") -> tuple[FlatTrees, FloatArray]:
     """All trees in flat arrays, with thresholds of this type, and the cover of their nodes."""
-    sizes = np.array([len(tree.left) for tree in trees])
+    left, right, feature, threshold, missing_left, value, cover = (
+        np.concatenate([np.asarray(tree[k]) for tree in trees]) for k in range(7)
+    )
+    nodes = OneTree(left, right, feature, threshold, missing_left, value, cover)
+    sizes, columns = [len(tree.left) for tree in trees], [tree.column for tree in trees]
+    return flatten_nodes(nodes, np.array(sizes), np.array(columns), dtype)
+
+
+def flatten_nodes(
+    nodes: OneTree, sizes: IntArray, columns: IntArray, dtype: str
+) -> tuple[FlatTrees, FloatArray]:
+    """Flat arrays from the nodes of trees of these sizes, one tree after the other, and their cover.
+
+    The children are numbered within each tree.
+    """
     roots = np.cumsum(sizes) - sizes
-    shift = np.repeat(roots, sizes)
-    columns = [np.concatenate([np.asarray(tree[k]) for tree in trees]) for k in range(7)]
-    left, right, feature, threshold, missing_left, value, cover = columns
-    leaf = left < 0
-    children = np.stack([left + shift, right + shift], axis=1)
+    leaf = nodes.left < 0
+    children = np.stack([nodes.left, nodes.right], axis=1) + np.repeat(roots, sizes)[:, np.newaxis]
     children[leaf] = np.flatnonzero(leaf)[:, np.newaxis]
-    threshold = round_down(threshold) if dtype == "f4" else threshold
-    target = np.array([tree.column for tree in trees])
-    return pack_trees(children, feature, threshold, missing_left == 0, value, roots, target), cover
+    threshold = round_down(nodes.threshold) if dtype == "f4" else nodes.threshold
+    arrays = (children, nodes.feature, threshold, nodes.missing_left == 0, nodes.value, roots, columns)
+    return pack_trees(*arrays), nodes.cover
 
 
 def pack_trees(

@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.model_selection import train_test_split
 from sklearn.utils import Tags, check_consistent_length, get_tags, indexable
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.pruning.cover_cuts import cover_models, cover_paths, smallest_cut
@@ -19,8 +18,14 @@ from manylens.pruning.held_out_trials import held_out_trials, own_trial, refitte
 from manylens.pruning.model_choice import Choice, choose_prefix, choose_refit, cut_optimism
 from manylens.pruning.node_path import Nodes, open_nodes, prune_path, row_leaves, row_scores
 from manylens.pruning.path_losses import Candidate, HeldOutEvaluator, LossPath, candidates, nodes_size
-from manylens.pruning.pruned_ensemble import ScoreMixin, check_same_columns, comparable_rows, typed_tags
-from manylens.pruning.pruned_trees import PrunedTrees, find_format, tree_bytes, validate_tree_rows
+from manylens.pruning.pruned_ensemble import (
+    PrunerMixin,
+    check_same_columns,
+    comparable_rows,
+    typed_tags,
+    validate_float_rows,
+)
+from manylens.pruning.pruned_trees import PrunedTrees, find_format, tree_bytes
 from manylens.pruning.pruning_rows import dense, out_of_bag
 from manylens.pruning.size_limits import MARGIN, Goal, SizeLimits
 from manylens.pruning.training_moments import columns_of
@@ -46,7 +51,7 @@ FAITHFUL = 0.01  # shrinkage with `guarantee`; small, because the scores of the 
 HELD_OUT = 0.2  # share of the rows on which fit_ensemble prunes models without out-of-bag rows
 
 
-class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
+class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
     """Cut subtrees of an ensemble of trees and refit the leaf values, at equal held-out loss.
 
     Subtrees are replaced by leaves in the order of their cost per leaf in a second-order model of the loss.
@@ -69,7 +74,7 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         The smallest model is kept. None: the model with the smallest held-out loss.
     max_members, max_nodes, max_bytes : int or None, default=None
         Largest numbers of trees and of nodes, and largest size as arrays (see `n_bytes_`). A limit holds even
-        if the loss rises more.
+        if the loss rises more. The first trees that fit are kept unless held-out rows favor another model.
     link : {"auto", "identity", "logistic"}, default="auto"
         How a forest of classes predicts. "identity": by the mean of probabilities, as the original does, so
         that `to_ensemble` can return its class. "logistic": by a sum of log-odds, usually with a smaller log
@@ -177,7 +182,7 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         reader = find_format(ensemble)
         whole = reader.read(ensemble)
         allow_nan = not hasattr(ensemble, "fit") or get_tags(ensemble).input_tags.allow_nan
-        rows = validate_tree_rows(self, X, allow_nan, reset=True)
+        rows = validate_float_rows(self, X, allow_nan, reset=True)
         check_same_columns(self, ensemble)
         if self.n_features_in_ <= int(whole.trees.feature.max(initial=0)):
             raise ValueError(
@@ -194,17 +199,14 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         self.whole_bytes_, self.whole_loss_ = tree_bytes(whole.trees), evaluator.whole_loss
         if self.guarantee is not None:
             if guarantee_rows is not None:
-                rows = validate_tree_rows(self, guarantee_rows, allow_nan, reset=False)
+                rows = validate_float_rows(self, guarantee_rows, allow_nan, reset=False)
             model, candidate = self._faithful(whole, dense(rows), evaluator)
         else:
             model, candidate = self._smallest(evaluator)
         self.link_, self.shrinkage_ = candidate.link, candidate.shrinkage
         self.path_["fresh_loss"] = evaluator.fresh_losses(self.path_["bytes"])
         empty = (type(reader).__name__, reader.empty(ensemble))
-        self.estimator_ = PrunedTrees(model, empty, allow_nan)
-        for name in ("n_features_in_", "feature_names_in_"):
-            if hasattr(self, name):
-                setattr(self.estimator_, name, getattr(self, name))
+        self.estimator_ = self._name_columns(PrunedTrees(model, empty, allow_nan))
         self.n_members_, self.n_nodes_ = self.estimator_.n_members, self.estimator_.n_nodes
         self.n_bytes_ = self.estimator_.n_bytes
         return self
@@ -298,7 +300,7 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         T, loss = len(ensemble.trees.roots), evaluator.whole_loss
         few, goal = self._first_trees(T), Goal(loss, evaluator.whole_error, loss)
         if not ensemble.averages:  # pruning of boosting starts at its best number of stages
-            counts, prefixes = evaluator.prefix_losses()
+            prefixes = evaluator.first_trees(counts := evaluator.first_counts(T))
             losses = evaluator.path_of(prefixes).loss[::-1]  # ties go to the smallest model
             few, goal = int(counts[::-1][np.argmin(losses)]), goal._replace(best_loss=float(losses.min()))
         limited = not limits.fit((T, self.whole_nodes_, self.whole_bytes_))
@@ -323,14 +325,14 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
             "they are. Give more rows, a larger loss, or max_nodes.",
             stacklevel=3,
         )
-        candidate = Candidate(T, ensemble.link, np.inf)
-        self._chosen(Choice(candidate, evaluator.prefixes([T]), [open_nodes(ensemble, T)], 0, 0.0))
+        candidate, path = Candidate(T, ensemble.link, np.inf), evaluator.path_of(evaluator.uncut())
+        self._chosen(Choice(candidate, path, [open_nodes(ensemble, T)], 0, 0.0))
         return ensemble, candidate
 
     def _chosen(self, choice: Choice) -> TreeEnsemble:
         """The model of a choice; sets the attributes that describe all models and this one."""
         self._set_path(choice.path, choice.models)
-        self.held_out_loss_ = float(choice.path.loss[choice.step]) + choice.optimism
+        self.held_out_loss_ = choice.held_out_loss
         self.held_out_loss_error_ = float(choice.path.loss_error[choice.step])
         return choice.models[choice.step].ensemble()
 
@@ -354,7 +356,7 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         goal = blank._replace(target=score)
         if whole.classes is not None:
             start = start._replace(link="identity")  # squared differences of scores
-        n_leaves = start.n_leaves
+        n_leaves = start.n_split_leaves
         fewer = sorted({max(1, int(n_leaves * 0.9**k)) for k in range(1, 45)}, reverse=True)
         models, chosen = [open_nodes(whole, T)], 0
         for nodes, judged in prune_path(start, goal, FAITHFUL, [None, *fewer], goal):
@@ -405,11 +407,8 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
             step = int(np.flatnonzero(within)[-1])
         else:
             step = int(np.flatnonzero(fits)[np.argmin(self.path_["rise"][fits])])
-        other = PrunedTrees(self._models[step].ensemble(), self.estimator_.empty, self.estimator_.allow_nan)
-        for name in ("n_features_in_", "feature_names_in_"):
-            if hasattr(self, name):
-                setattr(other, name, getattr(self, name))
-        return other
+        chosen = self._models[step].ensemble()
+        return self._name_columns(PrunedTrees(chosen, self.estimator_.empty, self.estimator_.allow_nan))
 
     def __getstate__(self) -> dict[str, Any]:
         """The state for pickles, files and copies: of the ensemble, only what is kept."""
@@ -420,37 +419,6 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
                 state["ensemble"] = None
         return state
 
-    def predict(self, X: MatrixLike) -> AnyArray:
-        """Predict classes or values with the pruned model.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n, d)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-        """
-        check_is_fitted(self)
-        return self.estimator_.predict(X)
-
-    @available_if(lambda self: self._classifies())
-    def predict_proba(self, X: MatrixLike) -> FloatArray:
-        """Predict class probabilities, in the order of `classes_`, with the pruned model.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n, d)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n, C)
-        """
-        check_is_fitted(self)
-        return self.estimator_.predict_proba(X)
-
     def to_ensemble(self) -> Any:
         """Return a model of the original class; see `PrunedTrees.to_ensemble`.
 
@@ -460,12 +428,6 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         return self.estimator_.to_ensemble()
-
-    @property
-    def classes_(self) -> AnyArray:
-        """Classes, if the ensemble predicts classes."""
-        check_is_fitted(self)
-        return self.estimator_.classes_
 
     def _classifies(self) -> bool:
         if hasattr(self, "estimator_"):

@@ -25,11 +25,7 @@ def read_value(content: bytes, at: int) -> tuple[Any, int]:
     """The value that starts at a place, and where it ends."""
     mark, at = content[at], at + 1
     if mark == DICT:
-        found = {}
-        while content[at] != DICT_END:
-            name, at = read_text(content, at)
-            found[name], at = read_value(content, at)
-        return found, at + 1
+        return read_dict(content, at)
     if mark == TEXT:
         return read_text(content, at)
     if mark in CONSTANTS:
@@ -57,6 +53,29 @@ def read_value(content: bytes, at: int) -> tuple[Any, int]:
         item, at = read_value(content, at)
         items.append(item)
     return items, at + 1
+
+
+def read_dict(content: bytes, at: int) -> tuple[dict[str, Any], int]:
+    """The values by name that start at a place, and where they end.
+
+    Almost all values of a model are arrays in the dicts of trees, so names and arrays are read here, without
+    a call for each of their parts.
+    """
+    found: dict[str, Any] = {}
+    unpack, array = ONE_INT64.unpack_from, np.frombuffer
+    while content[at] != DICT_END:
+        if content[at] == INT64:
+            end = at + 9 + unpack(content, at + 1)[0]
+            name, at = content[at + 9 : end].decode(), end
+        else:
+            name, at = read_text(content, at)
+        if content[at] == LIST and content[at + 1] == TYPE and content[at + 4] == INT64:
+            kind, n = KINDS[content[at + 2]], unpack(content, at + 5)[0]
+            found[name] = array(content, kind, n, at + 13)
+            at += 13 + n * kind.itemsize
+        else:
+            found[name], at = read_value(content, at)
+    return found, at + 1
 
 
 def read_text(content: bytes, at: int) -> tuple[str, int]:
