@@ -7,7 +7,7 @@ from hypothesis.strategies import integers
 from sklearn.gaussian_process.kernels import RBF
 
 from manylens.transfer import KernelRidgeCV, ridge
-from manylens.transfer.banded_ridge import BandedRidge, banded_form, banded_ridge
+from manylens.transfer.banded_ridge import TILE, BandedRidge, banded_form, banded_ridge
 
 ALPHAS = np.logspace(-6, 2, 9)
 
@@ -49,7 +49,7 @@ def test_the_band_rotated_back_is_the_matrix(n, width, seed):
     assert np.abs(rows - columns).max(initial=0) <= width
 
 
-@pytest.mark.parametrize("n", [300, 391])
+@pytest.mark.parametrize("n", [300, 391, 2 * TILE + 13])
 def test_tiles_of_large_matrices_are_kept_up_to_date(n):
     A = symmetric(n)
     form = banded_form(A.copy())

@@ -101,6 +101,11 @@ def test_manners_of_scikit_learn():
     assert clone(model).classifier is not model.classifier
     search = GridSearchCV(model, {"classifier__kernel": ["linear", "rbf"]}, cv=3).fit(X, y)
     assert search.best_estimator_.classifier_.kernel in ("linear", "rbf")
+    for given in (model, LayerTransfer(network)):  # also of the default classifier
+        search = GridSearchCV(given, {"classifier__alphas": [[1e-2], [1e6]]}, cv=2).fit(X, y)
+        assert search.best_params_ == {"classifier__alphas": [1e-2]}
+        assert search.best_estimator_.classifier_.alpha_ == 1e-2
+    assert LayerTransfer(network).set_params(classifier__rank=7).classifier.get_params()["random_state"] == 0
     halved = FunctionTransformer(lambda rows: rows / 2)
     assert cross_val_score(make_pipeline(halved, LayerTransfer(network)), X, y, cv=3).shape == (3,)
     assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
@@ -264,6 +269,16 @@ def test_a_loader_of_inputs_and_labels_is_refused_with_what_to_do():
         ValueError, match="y is None: give inputs and labels as two arrays, also those of a loader"
     ):
         LayerTransfer(conv_net()).fit(loader)
+
+
+def test_a_loader_beside_labels_is_refused_with_what_to_do(fitted):
+    X, y = task(20)
+    data = torch.utils.data.TensorDataset(torch.as_tensor(X), torch.arange(20))
+    for given in (data, torch.utils.data.DataLoader(data)):
+        with pytest.raises(TypeError, match="give inputs and labels as two arrays"):
+            LayerTransfer(conv_net()).fit(given, y)
+        with pytest.raises(TypeError, match="give inputs and labels as two arrays"):
+            fitted.predict(given)
 
 
 def test_rows_of_extended_precision_are_converted():

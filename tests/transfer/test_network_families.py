@@ -421,3 +421,21 @@ def test_progress_is_printed(monkeypatch, capsys):
     assert "[layers] 3 of 3 batches" in capsys.readouterr().out
     collect_layers(Head(), [np.ones((2, 4), np.float32)] * 3)
     assert not capsys.readouterr().out
+
+
+def test_images_and_texts_of_different_numbers_are_refused():
+    t = transformers
+    model = t.CLIPModel(
+        t.CLIPConfig(
+            text_config={**TEXT, **SMALL, **TOKENS},
+            vision_config={"image_size": 32, "patch_size": 8, **SMALL},
+            projection_dim=8,
+        )
+    )
+    both = {**texts(3), "pixel_values": pixels(3)}
+    assert {len(own) for own in collect_layers(model, [both]).values()} == {3}
+    with pytest.raises(ValueError, match=r"One input .* has 3 rows, but layer 'vision_model.* has 5"):
+        collect_layers(model, [{**texts(3), "pixel_values": pixels(5)}])
+    positions = torch.arange(7)[np.newaxis]  # one row for all texts
+    rows = collect_layers(model.text_model, [{**texts(3), "position_ids": positions}])
+    assert {len(own) for own in rows.values()} == {3}

@@ -122,6 +122,14 @@ def test_the_byte_order_of_batches_does_not_matter(cnn):
         np.testing.assert_array_equal(swapped[name], rows)
 
 
+def test_batches_that_cannot_be_written_to_are_read_without_a_warning(cnn, recwarn):
+    X = np.random.default_rng(0).standard_normal((4, 1, 8, 8)).astype(np.float32)
+    X.flags.writeable = False
+    for name, rows in collect_layers(cnn, X).items():
+        np.testing.assert_array_equal(rows, collect_layers(cnn, X.copy())[name])
+    assert not recwarn.list
+
+
 def test_the_second_pass_gives_the_nystroem_kernel_of_the_sketch(cnn):
     X, new = images(), images(20, seed=1)
     raw, raw_new = (collect_layers(cnn, [part], ["2.1"])["2.1"].astype(np.float64) for part in (X, new))

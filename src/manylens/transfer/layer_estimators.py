@@ -30,7 +30,6 @@ from manylens.validation import (
     check_count,
     check_seed,
     clear_fitted,
-    is_unlabeled,
     label_column,
     plain_conversion_errors,
     real_array,
@@ -341,30 +340,9 @@ def target_exponent(values: FloatArray, dtype: np.dtype[Any]) -> int:
     return exponent if abs(exponent) > SAFE_EXPONENT[dtype] else 0
 
 
-def refuse_unlabeled(y: AnyArray) -> None:
-    """Raise if y contains -1 and two or more other labels: then -1 marks unlabeled rows."""
-    unlabeled = is_unlabeled(y)
-    if unlabeled.any() and len(np.unique(y[~unlabeled])) > 1:
-        fault = f"y is -1 for {unlabeled.sum()} rows, which marks unlabeled rows"
-        raise ValueError(f"{fault}: leave them out, or use TransductiveRidgeClassifier.")
-
-
-def learns_from_batches(estimator: BaseLayerRidge) -> bool:
-    """Whether `partial_fit` is available: stacking needs the leave-one-out scores of all rows."""
-    if is_stacked(estimator.weights):
-        raise AttributeError("weights='stacked' needs all rows at once and has no partial_fit: use fit.")
-    return True
-
-
 def mapped_features(model: WeightedLayers, X: FloatArray) -> FloatArray:
     """Features (n, p) in float64 that the ridge of a model multiplies."""
     return ridge.map_columns(model.ridge.columns, model.features(X)).astype(np.float64)
-
-
-def squared_units(errors: FloatArray, exponent: int) -> FloatArray:
-    """Squared errors of targets that were multiplied by 2^-exponent, in the units of y."""
-    with np.errstate(over="ignore", under="ignore"):
-        return np.ldexp(errors, 2 * exponent)
 
 
 class BaseLayerRidge(LayerEstimator):
@@ -466,12 +444,52 @@ class BaseLayerRidge(LayerEstimator):
         self._kept = mapped_features(self._first, X[kept]), targets[kept]
         clear_fitted(self, "model_")
 
-    def _learn_from(self, summary: Moments) -> tuple[FloatArray, FloatArray]:
-        """Solve the ridge; targets and leave-one-out predictions of the rows kept from the sample."""
+    def _batch_targets(self, y: ArrayLike, X: FloatArray) -> FloatArray:
+        """Targets (n, C) of a batch of validated rows, after `fit_feature_map`."""
+        raise NotImplementedError
+
+    def summarize(self, X: Layers, y: ArrayLike) -> Moments:
+        """Second step of fitting in parts: summarize a batch of rows.
+
+        Parameters
+        ----------
+        X : dict or list of array-like, or array-like of shape (n, d)
+            Layers, as in `fit`.
+        y : array-like, shape (n,), or (n, C) for values
+            Labels or values.
+
+        Returns
+        -------
+        Moments
+            Combine the summaries of several batches with `merge`.
+        """
+        check_is_fitted(self, "_first")
+        rows, _ = read_rows(self, X, is_first=False)
+        return self._batch_moments(self._first, rows, self._batch_targets(y, rows))
+
+    def _set_scores(self, summary: Moments, targets: FloatArray, left_out: FloatArray) -> None:
+        """Set what is measured on the rows kept from the sample, by their leave-one-out predictions."""
+        raise NotImplementedError
+
+    @restore_on_error
+    def learn_from(self, summary: Moments) -> Self:
+        """Last step of fitting in parts: solve the ridge from the summary of all rows.
+
+        Parameters
+        ----------
+        summary : Moments
+            From `summarize`, merged over all batches.
+
+        Returns
+        -------
+        self
+        """
         check_is_fitted(self, "_first")
         features, targets = self._kept
         check_moments(summary, features.shape[1] + targets.shape[1])
         path = self._solve(self._first, summary, targets.shape[1])
         clear_fitted(self, "_first", "_kept")
         alpha = cast(float, self.alpha_)
-        return targets, ridge.left_out_from_moments(path, summary.weight, features, targets, alpha)
+        left_out = ridge.left_out_from_moments(path, summary.weight, features, targets, alpha)
+        self._set_scores(summary, targets, left_out)
+        return self

@@ -12,7 +12,6 @@ from sklearn.metrics import r2_score
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
 
 from manylens.scoring import finite_score
 from manylens.summaries import Moments
@@ -22,8 +21,6 @@ from manylens.transfer.layer_estimators import (
     BaseLayerRidge,
     Layers,
     StackedLayers,
-    learns_from_batches,
-    squared_units,
 )
 from manylens.transfer.ridge import RidgeSearch, RidgeSettings
 from manylens.typing import AnyArray, FloatArray, IntArray
@@ -41,6 +38,27 @@ from manylens.validation import (
 )
 
 STACK_CS = (0.01, 0.1, 1.0, 10.0)  # candidate penalties of the logistic regression that stacks layers
+
+
+def refuse_unlabeled(y: AnyArray) -> None:
+    """Raise if y contains -1 and two or more other labels: then -1 marks unlabeled rows."""
+    unlabeled = is_unlabeled(y)
+    if unlabeled.any() and len(np.unique(y[~unlabeled])) > 1:
+        fault = f"y is -1 for {unlabeled.sum()} rows, which marks unlabeled rows"
+        raise ValueError(f"{fault}: leave them out, or use TransductiveRidgeClassifier.")
+
+
+def learns_from_batches(estimator: BaseLayerRidge) -> bool:
+    """Whether `partial_fit` is available: stacking needs the leave-one-out scores of all rows."""
+    if layer_estimators.is_stacked(estimator.weights):
+        raise AttributeError("weights='stacked' needs all rows at once and has no partial_fit: use fit.")
+    return True
+
+
+def squared_units(errors: FloatArray, exponent: int) -> FloatArray:
+    """Squared errors of targets that were multiplied by 2^-exponent, in the units of y."""
+    with np.errstate(over="ignore", under="ignore"):
+        return np.ldexp(errors, 2 * exponent)
 
 
 def stack_classes(left_out: FloatArray, codes: IntArray) -> tuple[FloatArray, FloatArray, float]:
@@ -71,7 +89,7 @@ def batch_codes(
         raise ValueError(f"classes={classes!r} differs from the classes in the first call of partial_fit.")
     require_two_classes(given, "LayerRidgeClassifier")
     if not is_unlabeled(given).any():
-        layer_estimators.refuse_unlabeled(y)
+        refuse_unlabeled(y)
     with plain_label_errors():
         codes = np.searchsorted(given, y)
     if np.any(given[np.minimum(codes, len(given) - 1)] != y):
@@ -173,7 +191,7 @@ class LayerRidgeClassifier(layer_estimators.LayerClassifier, BaseLayerRidge):
     def fit(self, X: Layers, y: ArrayLike) -> Self:
         rows, self._slices = layer_estimators.read_rows(self, X, is_first=True)
         labels = check_labels(y, rows)
-        layer_estimators.refuse_unlabeled(labels)
+        refuse_unlabeled(labels)
         self.classes_, codes = distinct_labels(labels)
         require_two_classes(self.classes_, type(self).__name__)
         targets = np.eye(len(self.classes_))[codes]
@@ -251,43 +269,13 @@ class LayerRidgeClassifier(layer_estimators.LayerClassifier, BaseLayerRidge):
         self._start_parts(rows, np.eye(len(self.classes_))[codes])
         return self
 
-    def summarize(self, X: Layers, y: ArrayLike) -> Moments:
-        """Second step of fitting in parts: summarize a batch of rows.
+    def _batch_targets(self, y: ArrayLike, X: FloatArray) -> FloatArray:
+        _, codes = batch_codes(check_labels(y, X), None, self.classes_, False)
+        return np.eye(len(self.classes_))[codes]
 
-        Parameters
-        ----------
-        X : dict or list of array-like, or array-like of shape (n, d)
-            Layers, as in `fit`.
-        y : array-like, shape (n,)
-            Labels.
-
-        Returns
-        -------
-        Moments
-            Combine the summaries of several batches with `merge`.
-        """
-        check_is_fitted(self, "_first")
-        rows, _ = layer_estimators.read_rows(self, X, is_first=False)
-        _, codes = batch_codes(check_labels(y, rows), None, self.classes_, False)
-        return self._batch_moments(self._first, rows, np.eye(len(self.classes_))[codes])
-
-    @restore_on_error
-    def learn_from(self, summary: Moments) -> Self:
-        """Last step of fitting in parts: solve the ridge from the summary of all rows.
-
-        Parameters
-        ----------
-        summary : Moments
-            From `summarize`, merged over all batches.
-
-        Returns
-        -------
-        self
-        """
-        targets, left_out = self._learn_from(summary)
+    def _set_scores(self, summary: Moments, targets: FloatArray, left_out: FloatArray) -> None:
         shares = np.maximum(summary.mean[-len(self.classes_) :], 1 / summary.weight)
         self._calibrate(left_out, np.argmax(targets, axis=1), shares)
-        return self
 
     def _calibrate(self, scores: FloatArray, codes: IntArray, shares: FloatArray) -> None:
         """Set coding, temperature and accuracy, from held-out scores and the shares of the classes."""
@@ -328,12 +316,18 @@ class LayerRidgeRegressor(RegressorMixin, BaseLayerRidge):
     True
     """
 
+    def _read(self, X: Layers, y: ArrayLike, is_first: bool) -> tuple[FloatArray, FloatArray]:
+        """Validated rows, and their values in the scale that the first rows fix."""
+        rows, self._slices = layer_estimators.read_rows(self, X, is_first)
+        values, self._is_1d = layer_estimators.check_values(y, rows)
+        if is_first:
+            self._exponent = layer_estimators.target_exponent(values, rows.dtype)
+        return rows, cast(FloatArray, times_power(values, -self._exponent))
+
     @restore_on_error
     def fit(self, X: Layers, y: ArrayLike) -> Self:
-        rows, self._slices = layer_estimators.read_rows(self, X, is_first=True)
-        values, self._is_1d = layer_estimators.check_values(y, rows)
-        self.moments_, self._exponent = None, layer_estimators.target_exponent(values, rows.dtype)
-        targets = cast(FloatArray, times_power(values, -self._exponent))
+        rows, targets = self._read(X, y, is_first=True)
+        self.moments_ = None
         if layer_estimators.is_stacked(self.weights):
             maps, fits = self._fit_each_layer(rows, targets)
             joined = np.hstack([fit.left_out for fit in fits])
@@ -368,13 +362,9 @@ class LayerRidgeRegressor(RegressorMixin, BaseLayerRidge):
         -------
         LayerRidgeRegressor
         """
-        is_first = self.moments_ is None
-        rows, self._slices = layer_estimators.read_rows(self, X, is_first)
-        values, self._is_1d = layer_estimators.check_values(y, rows)
-        if is_first:
-            self._exponent = layer_estimators.target_exponent(values, rows.dtype)
+        rows, targets = self._read(X, y, is_first=self.moments_ is None)
         clear_fitted(self, "loo_score_")
-        self._add_batch(rows, cast(FloatArray, times_power(values, -self._exponent)))
+        self._add_batch(rows, targets)
         self.loo_errors_ = squared_units(cast(FloatArray, self.loo_errors_), self._exponent)
         return self
 
@@ -393,49 +383,16 @@ class LayerRidgeRegressor(RegressorMixin, BaseLayerRidge):
         -------
         self
         """
-        rows, self._slices = layer_estimators.read_rows(self, X, is_first=True)
-        values, self._is_1d = layer_estimators.check_values(y, rows)
-        self._exponent = layer_estimators.target_exponent(values, rows.dtype)
-        self._start_parts(rows, cast(FloatArray, times_power(values, -self._exponent)))
+        self._start_parts(*self._read(X, y, is_first=True))
         return self
 
-    def summarize(self, X: Layers, y: ArrayLike) -> Moments:
-        """Second step of fitting in parts: summarize a batch of rows.
+    def _batch_targets(self, y: ArrayLike, X: FloatArray) -> FloatArray:
+        values, _ = layer_estimators.check_values(y, X)
+        return cast(FloatArray, times_power(values, -self._exponent))
 
-        Parameters
-        ----------
-        X : dict or list of array-like, or array-like of shape (n, d)
-            Layers, as in `fit`.
-        y : array-like, shape (n,) or (n, C)
-            Values.
-
-        Returns
-        -------
-        Moments
-            Combine the summaries of several batches with `merge`.
-        """
-        check_is_fitted(self, "_first")
-        rows, _ = layer_estimators.read_rows(self, X, is_first=False)
-        values, _ = layer_estimators.check_values(y, rows)
-        return self._batch_moments(self._first, rows, cast(FloatArray, times_power(values, -self._exponent)))
-
-    @restore_on_error
-    def learn_from(self, summary: Moments) -> Self:
-        """Last step of fitting in parts: solve the ridge from the summary of all rows.
-
-        Parameters
-        ----------
-        summary : Moments
-            From `summarize`, merged over all batches.
-
-        Returns
-        -------
-        self
-        """
-        targets, left_out = self._learn_from(summary)
+    def _set_scores(self, summary: Moments, targets: FloatArray, left_out: FloatArray) -> None:
         self.loo_errors_ = squared_units(cast(FloatArray, self.loo_errors_), self._exponent)
         self.loo_score_ = float(r2_score(targets, left_out))
-        return self
 
     def predict(self, X: Layers) -> FloatArray:
         """Predicted values.

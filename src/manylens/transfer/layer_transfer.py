@@ -263,6 +263,22 @@ class LayerTransfer(PlainScoreMixin, ClassifierMixin, BaseEstimator):
 
         write_onnx(self.export_torch(), path, check_inputs(example)[0])
 
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, also `classifier__alphas` and others of the default classifier.
+
+        Parameters
+        ----------
+        **params : dict
+            Values by name.
+
+        Returns
+        -------
+        LayerTransfer
+        """
+        if self.classifier is None and any(name.startswith("classifier__") for name in params):
+            params = {"classifier": LayerRidgeClassifier(random_state=0), **params}
+        return super().set_params(**params)
+
     def _network(self) -> nn.Module:
         """The network; raise if there is none."""
         if self.network is None and hasattr(self, "network_state_"):
@@ -315,7 +331,13 @@ def check_inputs(X: Any) -> tuple[Any, int]:
         if len(counts) != 1:
             raise ValueError("X is a dict whose arrays have different numbers of rows, or an empty one.")
         return inputs, counts.pop()
-    if not isinstance(X, import_torch("LayerTransfer").Tensor):
+    torch = import_torch("LayerTransfer")
+    if isinstance(X, torch.utils.data.DataLoader | torch.utils.data.Dataset):
+        raise TypeError(
+            f"X is a {type(X).__name__}: give inputs and labels as two arrays, such as those of a loader "
+            "whose one batch holds all rows."
+        )
+    if not isinstance(X, torch.Tensor):
         with plain_conversion_errors("X"):
             X = np.asarray(X)
             if X.dtype.kind == "O":

@@ -93,6 +93,11 @@ class Call:
         mask = self.masks.get("attention_mask")
         return mask.shape[1] if mask is not None and mask.ndim == 2 else None
 
+    def input_rows(self) -> set[int]:
+        """Numbers of rows of the inputs; those with one axis may be positions."""
+        inputs = [value for value in (*self.args, *self.kwargs.values()) if getattr(value, "ndim", 0) > 1]
+        return {n for n in map(n_rows_of, inputs) if n is not None}
+
     def parts(self) -> list[Call]:
         """The call; split into two if it has as many rows as tokens, so that the axes can be told apart."""
         n = self.n_rows
@@ -193,9 +198,9 @@ class Caller:
         value = value.to_numpy() if is_frame(value) else value
         if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
             wide = value.dtype.itemsize > 8  # extended precision, which torch does not have
-            value = torch.as_tensor(
-                value.astype(np.float64 if wide else value.dtype.newbyteorder("="), copy=False)
-            )
+            dtype = np.dtype(np.float64) if wide else value.dtype.newbyteorder("=")
+            # torch warns of arrays that cannot be written to, such as files mapped into memory
+            value = torch.as_tensor(value.astype(dtype, copy=not value.flags.writeable))
         if not isinstance(value, torch.Tensor):
             return value
         return value.to(self.device, self.dtype if value.is_floating_point() else None)

@@ -283,6 +283,13 @@ class LayerHooks:
         """
         if n_rows is None:
             n_rows = Counter(map(len, rows.values())).most_common(1)[0][0] if rows else 0
+        others = self.call.input_rows() - {n_rows, 1}
+        if by_others := [name for name, own in rows.items() if len(own) in others]:
+            raise ValueError(
+                f"One input of the batch has {n_rows} rows, but layer {by_others[0]!r} has "
+                f"{len(rows[by_others[0]])}, as another input has: give as many rows of each, or layers, a "
+                "list of names."
+            )
         for name in list(self.modules):
             own = rows.get(name, np.empty((0, 0)))
             if len(own) == n_rows and not (is_of_positions(name) and n_rows > 1 and (own == own[0]).all()):
