@@ -1,5 +1,7 @@
 """Measures of similarity: definitions, invariances, agreement with other packages, refusals."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,9 +11,20 @@ from scipy.spatial import procrustes
 from scipy.spatial.distance import pdist
 from scipy.stats import ortho_group, pearsonr, spearmanr
 from sklearn.neighbors import NearestNeighbors
+from threadpoolctl import threadpool_info
 
 from manylens import cka, distance_correlation
-from manylens.alignment import CCA, CKA, RSA, DistanceCorrelation, NeighborOverlap, compare, compare_matrix
+from manylens.alignment import (
+    CCA,
+    CKA,
+    RSA,
+    DistanceCorrelation,
+    NeighborOverlap,
+    cca_and_procrustes,
+    compare,
+    compare_matrix,
+    subspace_measures,
+)
 from manylens.alignment.measure_names import MEASURES
 
 
@@ -282,3 +295,17 @@ def test_unknown_measures_and_settings_are_refused():
     with pytest.raises(ValueError, match="Without some of the 4 rows the similarity is undefined"):
         compare(X[:4], Y[:4])
     assert -1 <= compare(X[:4], Y[:4], n_groups=0).value <= 1
+
+
+def test_small_permuted_comparisons_leave_the_other_cores_alone(monkeypatch):
+    seen = set()
+
+    def recorded(function, *args):
+        seen.update(each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas")
+        return function(*args)
+
+    for name in ("principal_directions", "procrustes_similarity"):
+        original = getattr(cca_and_procrustes, name)
+        monkeypatch.setattr(subspace_measures, name, partial(recorded, original))
+    compare(*pair(), "procrustes", n_permutations=3, n_groups=0)
+    assert seen == {1}  # a second thread would wait longer than it works

@@ -120,6 +120,15 @@ def test_paired_differences_decide_what_is_too_close():
     assert all(not row.too_close for row in rank_models({"a": X, "b": same}, codes, n_groups=0))
 
 
+def test_equal_scores_are_too_close_even_without_an_error():
+    y = np.arange(60) % 2
+    perfect = y[:, np.newaxis] + 0.01 * np.random.default_rng(0).standard_normal((60, 3))
+    first, second = rank_models({"one": perfect, "other": 3 * perfect[:, ::-1]}, y)
+    assert first.score == second.score == 1
+    assert first.standard_error == 0
+    assert (first.too_close, second.too_close, second.rows_to_tell) == (False, True, None)
+
+
 def test_the_promised_number_of_rows_tells_the_models_apart():
     rng = np.random.default_rng(0)
 

@@ -103,3 +103,11 @@ def test_features_that_are_part_of_a_graph_are_ranked():
     y = np.arange(30) % 3
     plain = rank_models([X], y)[0].score
     assert rank_models([X.clone().requires_grad_()], y)[0].score == plain
+
+
+def test_features_with_gradients_are_ranked_without_a_warning(recwarn):
+    torch = pytest.importorskip("torch")
+    models, y = task()
+    found = rank_models({key: torch.tensor(X, requires_grad=True) for key, X in models.items()}, y)
+    assert [row.name for row in found] == [row.name for row in rank_models(models, y)]
+    assert not recwarn.list

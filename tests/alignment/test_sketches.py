@@ -244,6 +244,23 @@ def test_saved_sketches_rank_and_weight_models_without_their_features(tmp_path):
     assert [each.value for each in listed] == [each.value for each in align_kernels(sketches, y).values()]
 
 
+def test_rankings_of_sketches_mark_what_the_sketches_cannot_tell_apart():
+    models, y = zoo()
+    models["twin"] = models["sharp"] + 0.03 * np.random.default_rng(3).standard_normal(models["sharp"].shape)
+    coarse = {name: FeatureSketch(32).update(X) for name, X in models.items()}
+    fine = {name: FeatureSketch(4096).update(X) for name, X in models.items()}
+    first, second, *others = rank_models(coarse, y)
+    assert {first.name, second.name} == {"sharp", "twin"}
+    assert (first.too_close, second.too_close) == (False, True)
+    assert second.rows_to_tell is None  # larger sketches would tell, not more rows
+    assert not any(row.too_close for row in others)
+    assert "too close to call" in repr(rank_models(coarse, y)).splitlines()[2]
+    # The errors of the two are alike, so their difference is known better than either score.
+    assert abs(first.score - second.score) < 0.2 * first.standard_error
+    assert not any(row.too_close for row in rank_models(fine, y))
+    assert not any(row.too_close for row in rank_models(coarse, y, n_groups=0))
+
+
 def test_the_target_may_be_a_sketch_and_models_lists_of_sketches():
     models, y = zoo()
     order = np.random.default_rng(1).permutation(len(y))

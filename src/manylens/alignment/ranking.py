@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from numbers import Real
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,24 +23,15 @@ from manylens.alignment.feature_sets import (
 )
 from manylens.alignment.kernel_inner_products import Estimator
 from manylens.alignment.probes import standardized_columns
-from manylens.alignment.sketched_alignments import estimated_alignment, pair_products
+from manylens.alignment.ranking_metrics import METRICS, Metric
+from manylens.alignment.sketched_alignments import (
+    alignment_of,
+    left_out_alignments,
+    mean_products,
+    pair_products,
+)
 from manylens.alignment.sketches import Sketched, sketches_by_name, target_sketch
 from manylens.alignment.targets import Target, decided_target, target_columns
-from manylens.alignment.transferability import (
-    alignment_score,
-    biased_alignment_score,
-    h_score,
-    log_evidence,
-    log_expected_prediction,
-    negative_conditional_entropy,
-    neighbor_score,
-    nleep,
-    probe_scores,
-    ridge_score,
-    sfda,
-    shrunk_h_score,
-    trans_rate,
-)
 from manylens.arrays import check_matrices, labels_on_host, namespace_of
 from manylens.optional import import_optional
 from manylens.typing import FloatArray, IntArray, Seed
@@ -74,10 +65,11 @@ class ModelScore(NamedTuple):
     seconds : float
         Time to compute the score.
     too_close : bool, default=False
-        Whether the difference from the best model is below 1.96 times its standard error, which accounts for
-        the rows that both scores share; always False for sketches and without standard errors.
+        Whether the difference from the best model is at most 1.96 times its standard error, which accounts
+        for the rows, or sketches, that both scores share; always False without standard errors.
     rows_to_tell : int or None, default=None
-        About how many rows would distinguish the model from the best one, if the difference stays the same.
+        About how many rows would distinguish the model from the best one, if the difference stays the same;
+        None for sketches, whose errors do not depend on the number of rows.
     ridge, knn : float or None, default=None
         The two parts of the default score.
     """
@@ -217,8 +209,8 @@ def rank_models(
         Sketches, class probabilities, and features passed to a function are not scaled.
     n_groups : int, default=10
         0 for no standard errors. Otherwise, the number of random groups of rows for the jackknife error of a
-        function; the errors of the other scores are from one pass (infinitesimal jackknife). For sketches the
-        error is due to sketching alone, by a jackknife over the replicates.
+        function; the errors of the other scores are from one pass (infinitesimal jackknife). For sketches,
+        errors and what is too close to call are due to sketching alone, by a jackknife over the replicates.
     verbose : bool or int, default=False
         Whether to print each score as soon as it is known.
     random_state : int, RandomState or None, default=0
@@ -257,7 +249,7 @@ def rank_models(
     xp = namespace_of(*arrays)
     on_device = xp is not None and metric in DEVICE_METRICS
     if xp is not None and on_device:
-        arrays = check_matrices(xp, names, arrays)
+        arrays = check_matrices(xp, names, [X.detach() if hasattr(X, "detach") else X for X in arrays])
     else:
         if xp is not None:
             refuse_other_devices(arrays, metric)
@@ -333,7 +325,7 @@ def score_features(
             )
         X = shifted if chosen.target == "either" else X
     if metric == "accuracy":
-        scores = probe_scores(X, columns, is_class)
+        scores = chosen.score(X, columns, is_class)
         scored = scores["accuracy"]
         parts = {part: scores[part].value for part in ("ridge", "knn")}
     elif chosen.target == "either":
@@ -377,16 +369,18 @@ def refuse_other_devices(arrays: Iterable[Any], metric: Any) -> None:
             )
 
 
-def mark_close_to_best(rows: list[ModelScore], influences: list[FloatArray], n: int) -> list[ModelScore]:
-    """Mark models that are too close to the best to call, by influences of n rows, or of groups of them."""
+def mark_close_to_best(
+    rows: list[ModelScore], influences: list[FloatArray], n: int | None
+) -> list[ModelScore]:
+    """Mark models too close to the best to call, by influences of n rows, groups of them, or sketches."""
     first = int(np.argmax([row.score for row in rows]))
     best, marked = rows[first], []
     for k, (row, influence) in enumerate(zip(rows, influences, strict=True)):
         difference = best.score - row.score
         error = float(np.linalg.norm(influences[first] - influence) / len(influence))
-        close = k != first and difference < Z_CRITICAL * error
+        close = k != first and difference <= Z_CRITICAL * error  # equal scores may have no error
         needed = None
-        if close and difference > 0:
+        if n is not None and close and difference > 0:
             needed = int(float(f"{n * (Z_CRITICAL * error / difference) ** 2:.1e}"))
         marked.append(row._replace(too_close=close, rows_to_tell=needed))
     return marked
@@ -461,40 +455,19 @@ def rank_sketches(
     if target == "auto" and not isinstance(y, list | tuple):
         target = decided_target(y)
     made = target_sketch(y, sketches, target)
-    scores = [score_sketch(name, each, made, estimator) for name, each in sketches.items()]
-    if not with_errors:
-        scores = [score._replace(standard_error=None) for score in scores]
-    return ModelRanking(scores, str(metric))
+    found = [score_sketch(name, each, made, estimator) for name, each in sketches.items()]
+    rows = [row._replace(standard_error=row.standard_error if with_errors else None) for row, _ in found]
+    if with_errors:  # no number of rows would tell apart what the sketches cannot
+        rows = mark_close_to_best(rows, [influences for _, influences in found], None)
+    return ModelRanking(rows, str(metric))
 
 
-def score_sketch(name: Any, sketched: Sketched, target: Sketched, estimator: Estimator) -> ModelScore:
-    """CKA of sketched features with the sketched target, with its jackknife error over replicates."""
+def score_sketch(
+    name: Any, sketched: Sketched, target: Sketched, estimator: Estimator
+) -> tuple[ModelScore, FloatArray]:
+    """CKA of sketched features with the sketched target, and the influence (R,) of each replicate."""
     start = time.perf_counter()
-    estimate = estimated_alignment(pair_products([sketched, target], [name, "y"], estimator))
-    return ModelScore(name, estimate.value, estimate.standard_error, time.perf_counter() - start)
-
-
-class Metric(NamedTuple):
-    """A score and its requirements, which `rank_models` checks."""
-
-    score: Callable[..., Any]
-    target: Literal["columns", "classes", "either"] = "classes"  # columns (n, C), or class numbers (n,)
-    takes: Literal["features", "probabilities"] = "features"
-    scale_free: bool = True  # whether the score stays the same if features are multiplied by a number
-
-
-METRICS = {
-    "accuracy": Metric(probe_scores, target="either"),
-    "ridge": Metric(ridge_score, target="either"),
-    "knn": Metric(neighbor_score, target="either"),
-    "cka": Metric(alignment_score, target="columns"),
-    "biased-cka": Metric(biased_alignment_score, target="columns"),
-    "logme": Metric(log_evidence, target="columns"),
-    "h-score": Metric(h_score),
-    "shrunk-h-score": Metric(shrunk_h_score),
-    "sfda": Metric(sfda, scale_free=False),
-    "nleep": Metric(nleep),
-    "transrate": Metric(trans_rate, scale_free=False),
-    "leep": Metric(log_expected_prediction, takes="probabilities"),
-    "nce": Metric(negative_conditional_entropy, takes="probabilities"),
-}
+    products = pair_products([sketched, target], [name, "y"], estimator)
+    influences, error = group_influences(left_out_alignments(products))
+    score = alignment_of(mean_products(products))
+    return ModelScore(name, score, error, time.perf_counter() - start), influences

@@ -100,10 +100,14 @@ def scka(sketch_x: CountSketch, sketch_y: CountSketch) -> float:
 
 def estimated_alignment(products: FloatArray, return_: Returned = "score") -> Estimate:
     """The alignment of two sets from their `pair_products` (2, 2, R, R), with its jackknife error."""
-    R = products.shape[2]
-    left_out = [alignment_of(mean_products(products, r), return_) for r in range(R)]
+    left_out = left_out_alignments(products, return_)
     value = alignment_of(mean_products(products), return_)
-    return Estimate(value, float(jackknife_error(left_out)), R)
+    return Estimate(value, float(jackknife_error(left_out)), len(left_out))
+
+
+def left_out_alignments(products: FloatArray, return_: Returned = "score") -> list[float]:
+    """The alignment of two sets from their `pair_products` (2, 2, R, R), without each replicate."""
+    return [alignment_of(mean_products(products, r), return_) for r in range(products.shape[2])]
 
 
 def alignment_of(products: FloatArray, return_: Returned = "score") -> float:

@@ -19,6 +19,7 @@ from manylens.alignment.cca_and_procrustes import (
 from manylens.alignment.device_cca_and_procrustes import device_matches
 from manylens.alignment.feature_sets import Names, refuse_constant
 from manylens.alignment.measure_base import Measure, Null, random_orders, sides
+from manylens.native.threads import SMALL_ORDER, one_blas_thread
 from manylens.typing import FloatArray, Rows
 from manylens.validation import check_choice, check_real
 
@@ -39,8 +40,9 @@ class MatchedMeasure(Measure):
 
     def _scores(self, arrays: Sequence[Rows], names: Names, split: int | None) -> FloatArray:
         refuse_constant(arrays, names)
-        ones, others = sides([self._directions(X) for X in arrays], split)
-        return np.array([[self._similarity(one, other) for other in others] for one in ones])
+        with one_blas_thread(are_small(arrays)):
+            ones, others = sides([self._directions(X) for X in arrays], split)
+            return np.array([[self._similarity(one, other) for other in others] for one in ones])
 
     def _null(
         self,
@@ -51,12 +53,18 @@ class MatchedMeasure(Measure):
         rng: np.random.RandomState,
     ) -> Null:
         refuse_constant(arrays, names)
-        ones, others = sides([self._directions(X) for X in arrays], split)
         lines = []
-        for order in random_orders(arrays[0].shape[0], n_permutations, rng):
-            permuted = [other._replace(vectors=other.vectors[order]) for other in others]
-            lines.append([[self._similarity(one, other) for other in permuted] for one in ones])
+        with one_blas_thread(are_small(arrays)):
+            ones, others = sides([self._directions(X) for X in arrays], split)
+            for order in random_orders(arrays[0].shape[0], n_permutations, rng):
+                permuted = [other._replace(vectors=other.vectors[order]) for other in others]
+                lines.append([[self._similarity(one, other) for other in permuted] for one in ones])
         return np.array(lines)
+
+
+def are_small(arrays: Sequence[Rows]) -> bool:
+    """Whether the decompositions are so small that a second BLAS thread waits more than it works."""
+    return max(min(X.shape) for X in arrays) <= SMALL_ORDER
 
 
 @dataclass(frozen=True)
