@@ -15,7 +15,7 @@ from importlib.util import find_spec
 import numpy as np
 
 from manylens.datasets import load_dataset
-from manylens.ensembles.finders import GraphFinder
+from manylens.ensembles.graph_finder import GraphFinder
 
 BEAMS = (16, 32, 64, 128)
 K, QUERIES, SINGLE = 10, 2000, 200

@@ -5,7 +5,8 @@ import pytest
 
 import manylens
 from manylens.ensembles.faiss_finder import FaissFinder, pad_columns
-from manylens.ensembles.finders import GraphFinder, GrowingRows, ScanFinder
+from manylens.ensembles.finders import GrowingRows, ScanFinder
+from manylens.ensembles.graph_finder import GraphFinder
 
 
 class FinderContract:

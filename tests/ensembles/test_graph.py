@@ -1,5 +1,8 @@
 """Indices that search by a graph: recall, changes of rows, files, and queries that enter by a reflector."""
 
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import linalg
@@ -8,14 +11,19 @@ from tests.ensembles.modules import TwoHalves
 
 from manylens import ModuleNeighbors
 from manylens.ensembles import module_neighbors
-from manylens.ensembles.finders import GraphFinder
+from manylens.ensembles.graph_finder import GraphFinder
 from manylens.ensembles.search_coordinates import block_reflector, composite_axes
+from manylens.ensembles.split_storage import StoredSplit
+from manylens.native.one_query import kept_memory
 from manylens.native.search_graph import (
+    BOX,
     NOT_HIDDEN,
     RADIUS,
     batches,
+    coarse_scale,
     grid_scale,
     insert,
+    round_query,
     to_grid,
     walk,
     walk_graph,
@@ -171,12 +179,26 @@ def test_a_beam_keeps_the_smallest_in_order_and_each_row_once():
 def test_a_walk_that_forgets_rows_it_has_seen_finds_the_same():
     finder = GraphFinder(BASE[:1000, :8])
     points, links, entries = finder._points.array, finder._links.array, finder._entries
-    queries = to_grid(QUERIES[:50, :8], finder._scale)
-    found = walk_graph(points, links, entries, queries, NOT_HIDDEN, 20)
+    assert points.dtype == np.int16
+    queries, scale = QUERIES[:50], finder._scale
+    found = walk_graph(points, links, entries, queries, NOT_HIDDEN, 20, scale)
     for loop, n in ((walk, 50), (getattr(walk, "py_func", walk), 3)):
         again = np.empty((n, 20), dtype=np.int64)
         forgetful, linked = np.empty(16, dtype=np.int32), np.empty(32, dtype=np.int32)
-        loop(points, links, entries, queries[:n], NOT_HIDDEN, forgetful, linked, again)
+        asked = np.empty(8, dtype=np.int16)
+        loop(
+            points,
+            links,
+            entries,
+            points[entries],
+            queries[:n],
+            scale,
+            NOT_HIDDEN,
+            forgetful,
+            asked,
+            linked,
+            again,
+        )
         np.testing.assert_array_equal(again, found[:n])
 
 
@@ -197,6 +219,64 @@ def test_integer_rows_keep_distances_and_stay_in_the_ball():
     gaps = np.linalg.norm(grid[-3:, None] - grid, axis=2)
     literal_gaps = scale * np.linalg.norm(far[-3:, None].astype(float) - far, axis=2)
     assert np.all(gaps <= literal_gaps + np.sqrt(60))  # a projection onto a ball does not increase distances
+
+
+def test_rows_of_8_bits_keep_distances_and_stay_in_the_cube():
+    scale = coarse_scale(BASE)
+    assert 0.5 * BOX < np.abs(BASE).max() * scale <= BOX
+    assert np.frexp(scale)[0] == 0.5
+    far = np.concatenate([BASE, 100 * BASE[:3]])
+    grid = to_grid(far, scale, np.int8).astype(float)
+    assert np.abs(grid).max() <= BOX
+    np.testing.assert_allclose(grid[: len(BASE)], BASE * scale, atol=0.51)
+    gaps = np.linalg.norm(grid[-3:, None] - grid, axis=2)
+    literal_gaps = scale * np.linalg.norm(far[-3:, None].astype(float) - far, axis=2)
+    assert np.all(gaps <= literal_gaps + np.sqrt(60))
+    assert coarse_scale(0 * BASE[:2]) == 1
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int16])
+def test_searches_round_queries_as_the_grid_does(dtype):
+    scale = coarse_scale(BASE) if dtype == np.int8 else grid_scale(BASE)
+    for query in np.concatenate([QUERIES[:20], 50 * QUERIES[:5]]):
+        asked = np.empty(40, dtype=dtype)
+        round_query(query, scale, asked)
+        literal = to_grid(query[None, :40], scale, dtype)[0]
+        assert np.abs(asked.astype(int) - literal).max() <= 1  # float32 and float64 round ties differently
+        assert np.mean(asked == literal) > 0.9
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+def test_a_search_for_one_query_finds_what_a_batch_finds(bits):
+    index = ModuleNeighbors(backend="graph", n_leading=30, n_jobs=1).fit(BASE).index_
+    index = index.with_dense_rows()
+    index = index.with_plan(replace(index.plan, bits=bits)).compacted()
+    assert index.finders[0].bits == bits
+    assert isinstance(index.rows, StoredSplit)
+    queries = np.ascontiguousarray(QUERIES[:40] @ index.axes.axes.astype(np.float32))
+    batch = index.search(queries, 7, 20, 1)
+    for i in range(len(queries)):
+        one = index.search(queries[i : i + 1], 7, 20, 1)
+        np.testing.assert_array_equal(one.rows[0], batch.rows[i])
+        np.testing.assert_array_equal(one.distances[0], batch.distances[i])
+
+
+def test_memory_of_a_search_is_used_again_by_its_thread_alone():
+    first = kept_memory(20, 8, np.dtype(np.int8))
+    assert kept_memory(20, 8, np.dtype(np.int8)) is first
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(kept_memory, 20, 8, np.dtype(np.int8)).result() is not first
+    assert kept_memory(21, 8, np.dtype(np.int8))[3].shape == (1, 21)
+    assert kept_memory(20, 8, np.dtype(np.int16))[1].dtype == np.int16
+
+
+def test_rows_in_other_places_get_16_bits_if_8_would_be_coarser_than_before():
+    finder = GraphFinder(BASE[:, :10], bits=8)
+    assert finder.rebuilt(0.9 * BASE[:, :10]).bits == 8
+    far = BASE[:, :10].copy()
+    far[0, 0] *= 100
+    assert finder.rebuilt(far).bits == 16
+    assert GraphFinder(BASE[:, :10]).rebuilt(BASE[:, :10]).bits == 16
 
 
 def test_a_block_reflector_completes_the_axes():

@@ -4,9 +4,10 @@ from sklearn.datasets import load_digits
 from sklearn.neighbors import NearestNeighbors
 
 from manylens import ModularAutoencoder, ModuleNeighbors, retrieval_precision
+from manylens.ensembles.graph_finder import GraphFinder
 from manylens.ensembles.recall_calibration import (
+    COARSE,
     FINE,
-    SearchPlan,
     as_near,
     calibration_queries,
     choose_faiss_plan,
@@ -16,7 +17,10 @@ from manylens.ensembles.recall_calibration import (
     fewest_candidates,
     is_enough,
     ranks_on_leading,
+    rounding_error,
 )
+from manylens.ensembles.search_plans import SearchPlan
+from manylens.native.search_graph import coarse_scale, to_grid
 
 DIGITS = load_digits().data
 
@@ -230,3 +234,65 @@ def test_recall_has_to_exceed_what_was_asked_for_by_standard_errors():
     rare = np.repeat([1.0, 0.9], [995, 5])  # mean 0.9995, standard error 0.00022
     assert is_enough(rare, 0.999, graph=True)
     assert not is_enough(rare, 0.9992, graph=True)  # more than one standard error, less than two
+
+
+def test_the_error_of_8_bits_is_that_of_rounded_rows():
+    points = rows_of_spectrum(3000, 0.97 ** np.arange(40))
+    queries = calibration_queries(points)
+    neighbors = exact_neighbors(points, queries, 10)[1]
+    scale = coarse_scale(points)
+    grid = to_grid(points, scale, np.int8) / scale
+    whole, rounded = (
+        np.sum((rows[queries.own] - rows[neighbors[:, -1]]) ** 2, axis=1) for rows in (points, grid)
+    )
+    error = rounding_error(points, queries, neighbors)
+    assert error == pytest.approx(np.std((rounded - whole) / whole), rel=0.3)
+    assert rounding_error(10 * points, queries._replace(coordinates=10 * points[queries.own]), neighbors) < (
+        2 * error  # the step is a power of two
+    )
+
+
+def test_rows_that_coincide_have_no_8_bit_plan():
+    points = np.ones((50, 4), dtype=np.float32)
+    queries = calibration_queries(points)
+    assert rounding_error(points, queries, exact_neighbors(points, queries, 5)[1]) == np.inf
+
+
+def far_row(points, times):
+    """The rows with one of them `times` as far away along the first axis."""
+    rows = points.copy()
+    rows[7] *= times
+    return rows
+
+
+@pytest.mark.parametrize(("times", "bits"), [(1, 8), (300, 16)])
+def test_leading_coordinates_have_8_bits_unless_a_far_row_makes_them_coarse(times, bits):
+    points = far_row(rows_of_spectrum(6000, 0.95 ** np.arange(40)), times)
+    index = ModuleNeighbors(backend="graph", n_jobs=1).fit(points)
+    finder = index.index_.finders[0]
+    assert isinstance(finder, GraphFinder)
+    assert finder.bits == index.index_.plan.bits == bits
+    assert index.recall_ >= 0.985
+
+
+def test_16_bits_are_tried_if_8_do_not_reach_the_recall(monkeypatch):
+    points = far_row(rows_of_spectrum(6000, 0.95 ** np.arange(40)), 300)
+    monkeypatch.setattr("manylens.ensembles.recall_calibration.COARSE", np.inf)
+    index = ModuleNeighbors(backend="graph", n_jobs=1).fit(points)
+    assert index.index_.finders[0].bits == 16
+    assert index.recall_ >= 0.985
+    assert COARSE < 1
+
+
+def test_rows_of_few_coordinates_are_searched_by_all_that_save_time():
+    rows = rows_of_spectrum(25_000, np.ones(12))
+    plan = ModuleNeighbors(n_jobs=1, recall=0.95).fit(rows).index_.plan
+    assert plan.n_leading == 12  # with half of them, hundreds of candidates would be needed
+
+
+@pytest.mark.parametrize(("backend", "chosen"), [("auto", "numpy"), ("graph", "graph")])
+def test_a_graph_that_needs_too_many_candidates_gives_way_to_a_scan(backend, chosen):
+    rows = rows_of_spectrum(21_000, np.ones(40))
+    index = ModuleNeighbors(backend=backend, n_jobs=1, recall=0.97).fit(rows)
+    assert index.index_.backend == chosen
+    assert index.recall_ >= 0.97

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from manylens.native.nearest import NO_BOUNDS, LeadingColumns, distance_arguments, rank, score_rows
-from manylens.native.search_graph import RADIUS, grid_scale, to_grid
-from manylens.native.split_rows import LEVELS, SplitRows, can_split, split
+from manylens.native.search_graph import BOX, RADIUS, coarse_scale, grid_scale, to_grid
+from manylens.native.split_rows import SplitRows, can_split, levels, remainder_width, split, write_split
 from tests.native.plain_python import forms
 
 
@@ -15,11 +15,20 @@ def falling(n, d, spread, seed):
     return (rng.standard_normal((n, d)) * spread ** -np.arange(d)).astype(np.float32)
 
 
-def splitting(rows, lead):
-    scale = grid_scale(rows[:, :lead])
-    return SplitRows(*split(rows, lead, scale), 1 / (LEVELS * scale)), scale
+BITS = pytest.mark.parametrize("dtype", [np.int8, np.int16])
 
 
+def scale_of(rows, dtype):
+    return coarse_scale(rows) if dtype == np.int8 else grid_scale(rows)
+
+
+def splitting(rows, lead, dtype=np.int8):
+    scale = scale_of(rows[:, :lead], dtype)
+    unit = 1 / (levels(np.dtype(dtype).itemsize) * scale)
+    return SplitRows(*split(rows, lead, scale, dtype), unit), scale
+
+
+@BITS
 @given(
     n=st.integers(1, 40),
     d=st.integers(1, 12),
@@ -27,10 +36,10 @@ def splitting(rows, lead):
     spread=st.sampled_from([1.0, 1.5, 10.0]),
     size=st.sampled_from([1e-3, 1.0, 800.0]),
 )
-def test_rows_lose_less_than_half_a_unit_and_nothing_when_split_again(n, d, data, spread, size):
+def test_rows_lose_less_than_half_a_unit_and_nothing_when_split_again(dtype, n, d, data, spread, size):
     lead = data.draw(st.integers(1, d))
     rows = np.float32(size) * falling(n, d, spread, data.draw(st.integers(0, 99)))
-    stored, scale = splitting(rows, lead)
+    stored, scale = splitting(rows, lead, dtype)
     joined = stored[:]
     assert joined.dtype == np.float32
     assert stored.shape == joined.shape == rows.shape
@@ -38,29 +47,41 @@ def test_rows_lose_less_than_half_a_unit_and_nothing_when_split_again(n, d, data
     large = np.abs(rows[:, :lead]) >= 2**24 * stored.unit
     np.testing.assert_array_equal(joined[:, :lead][large], rows[:, :lead][large])
     np.testing.assert_array_equal(joined[:, lead:], rows[:, lead:])
-    for once, twice in zip(split(rows, lead, scale), split(joined, lead, scale), strict=True):
+    for once, twice in zip(split(rows, lead, scale, dtype), split(joined, lead, scale, dtype), strict=True):
         np.testing.assert_array_equal(once, twice)
 
 
-def test_the_unit_is_small_beside_the_longest_row():
+@BITS
+def test_the_unit_is_small_beside_the_longest_row(dtype):
     rows = falling(1000, 30, 1.1, 0)
-    stored, _ = splitting(rows, 20)
+    stored, _ = splitting(rows, 20, dtype)
     assert stored.unit <= 2**-29 * np.linalg.norm(rows[:, :20], axis=1).max()
 
 
-def test_the_grid_is_that_of_queries_but_for_ties():
+def test_coordinates_at_the_faces_of_the_cube_are_kept():
+    rows = np.array([[BOX, -BOX, np.nextafter(np.float32(BOX), 0), 1]], dtype=np.float32)
+    stored, scale = splitting(rows, 3)
+    assert scale == 1
+    np.testing.assert_array_equal(stored[:], rows)
+    assert stored.grid.tolist() == [[127, -127, 127]]
+
+
+@BITS
+def test_the_grid_is_that_of_queries_but_for_ties(dtype):
     rows = falling(500, 10, 1.2, 0)
-    stored, scale = splitting(rows, 10)
-    apart = np.abs(stored.grid - to_grid(rows, scale))
-    ties = np.abs(np.abs(rows * scale - np.trunc(rows * scale)) - 0.5) < 1e-3
+    stored, scale = splitting(rows, 10, dtype)
+    apart = np.abs(stored.grid.astype(int) - to_grid(rows, scale, dtype))
+    # Digits have signs, so a remainder of almost half a step may belong to either side.
+    ties = np.abs(np.abs(rows * scale - np.trunc(rows * scale)) - 0.5) < 2**-8
     assert np.all(apart[~ties] == 0)
     assert apart.max() <= 1
 
 
+@BITS
 @pytest.mark.parametrize("lead", [1, 6, 7, 90])
-def test_some_rows_and_leading_columns_are_parts_of_all(lead):
+def test_some_rows_and_leading_columns_are_parts_of_all(lead, dtype):
     rows = falling(90, 90, 1.02, 1)
-    stored, _ = splitting(rows, lead)
+    stored, _ = splitting(rows, lead, dtype)
     some, joined = np.array([4, 0, 88, 4]), stored[:]
     np.testing.assert_array_equal(stored[some], joined[some])
     np.testing.assert_array_equal(stored[3:50], joined[3:50])
@@ -71,10 +92,11 @@ def test_some_rows_and_leading_columns_are_parts_of_all(lead):
 
 
 @forms(rank)
+@BITS
 @pytest.mark.parametrize("lead", [1, 7, 64, 150])
-def test_split_rows_are_ranked_like_whole_ones(loop, lead):
+def test_split_rows_are_ranked_like_whole_ones(loop, lead, dtype):
     rows, rng = falling(60, 150, 1.02, 2), np.random.default_rng(0)
-    stored, _ = splitting(rows, lead)
+    stored, _ = splitting(rows, lead, dtype)
     queries, candidates = stored[:8], np.stack([rng.permutation(60)[:30] for _ in range(8)])
     candidates[:, -1] = -1
     lists = []
@@ -88,14 +110,38 @@ def test_split_rows_are_ranked_like_whole_ones(loop, lead):
     np.testing.assert_allclose(lists[0][0][0], np.sort(literal)[:5], rtol=1e-5)
 
 
-def test_rows_without_an_exact_place_on_the_grid_are_not_split():
+@BITS
+def test_rows_without_an_exact_place_on_the_grid_are_not_split(dtype):
     rows = falling(4000, 8, 1.1, 3)
-    scale = grid_scale(rows)
-    assert can_split(rows, scale)
-    assert not can_split(rows.astype(np.float64), scale)
-    assert not can_split(rows, 0.9 * scale)
-    assert not can_split(rows, 2 * scale)  # the scale is the largest power of two that fits
+    scale = scale_of(rows, dtype)
+    assert can_split(rows, scale, dtype)
+    assert not can_split(rows.astype(np.float64), scale, dtype)
+    assert not can_split(rows, 0.9 * scale, dtype)
+    assert not can_split(rows, 2 * scale, dtype)  # the scale is the largest power of two that fits
     far = rows.copy()
     far[0] *= 100
-    assert not can_split(far, grid_scale(far))
-    assert grid_scale(far) * np.quantile(np.linalg.norm(far, axis=1), 0.999) == pytest.approx(RADIUS, rel=0.1)
+    assert not can_split(far, scale, dtype)
+    if dtype == np.int8:
+        assert can_split(far, coarse_scale(far), dtype)
+    else:
+        assert not can_split(far, grid_scale(far), dtype)  # which leaves the far row outside
+        reach = np.quantile(np.linalg.norm(far, axis=1), 0.999)
+        assert grid_scale(far) * reach == pytest.approx(RADIUS, rel=0.1)
+
+
+@forms(write_split)
+@BITS
+@pytest.mark.parametrize("lead", [1, 3, 6])
+def test_parts_add_up_to_whole_numbers_of_units(loop, lead, dtype):
+    rows = falling(7, 6, 1.3, 4)
+    scale, size = scale_of(rows[:, :lead], dtype), np.dtype(dtype).itemsize
+    first = remainder_width(lead, size)
+    grid, rest = np.empty((7, lead), dtype=dtype), np.empty((7, first + 6 - lead), dtype=np.float32)
+    low, middle, factor = rest.view(np.int16), rest.view(np.int8), np.float32(levels(size) * scale)
+    loop(rows, factor, grid, low, middle, rest, first)
+    whole = grid.astype(np.int64)
+    if size == 1:
+        whole = 256 * whole + middle[:, 2 * lead : 3 * lead]
+    np.testing.assert_array_equal(2**16 * whole + low[:, :lead], np.rint(rows[:, :lead] * factor))
+    assert not middle[:, (4 - size) * lead : 4 * first].any()
+    np.testing.assert_array_equal(rest[:, first:], rows[:, lead:])

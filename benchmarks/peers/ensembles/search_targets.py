@@ -91,7 +91,7 @@ class Ours:
     """`ModuleNeighbors` at a recall, calibrated by `fit`."""
 
     def __init__(self, rows, recall):
-        self.index = ModuleNeighbors(n_neighbors=K, backend="graph", recall=recall, n_jobs=1).fit(rows)
+        self.index = ModuleNeighbors(n_neighbors=K, recall=recall, n_jobs=1).fit(rows)
         self.bytes_per_row = self.index.nbytes_ / len(rows)
 
     def at(self, beam):

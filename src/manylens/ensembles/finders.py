@@ -1,16 +1,15 @@
-"""Find candidates: scan all rows on their leading coordinates, or use a graph or faiss's inverted lists."""
+"""Find candidates by a scan of all rows on their leading coordinates, and rank those of any finder."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
 from threading import Lock
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
 from manylens.ensembles.faiss_finder import FaissFinder
-from manylens.native.graph_building import link_all
 from manylens.native.nearest import (
     COMPLETE_BLOCK,
     QUERY_BLOCK,
@@ -26,24 +25,16 @@ from manylens.native.nearest import (
     score_rows,
     within,
 )
-from manylens.native.search_graph import (
-    DEGREE,
-    NOT_HIDDEN,
-    SHARE,
-    Progress,
-    add_rows,
-    entry_count,
-    grid_scale,
-    remove_rows,
-    to_grid,
-    walk_graph,
-)
+from manylens.native.search_graph import Progress
 from manylens.native.split_rows import Points
 from manylens.native.threads import over_blocks
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
 from manylens.validation import CheckedState
 
-STORED = tuple(np.dtype(kind) for kind in (np.float32, np.float64, np.int16, np.int32))
+if TYPE_CHECKING:
+    from manylens.ensembles.graph_finder import GraphFinder
+
+STORED = tuple(np.dtype(kind) for kind in (np.float32, np.float64, np.int8, np.int16, np.int32))
 Lists: TypeAlias = tuple[FloatArray, IntArray]  # keys or squared distances, and rows
 CHOSEN_PER_NEIGHBOR, FEW_NEIGHBORS = 8, 10  # candidates per neighbor among chosen rows, for at least ten
 CHOSEN_SAMPLE = 512  # sample of the chosen rows that determines limits
@@ -291,147 +282,7 @@ class LeadingScan(ScanFinder):
         return LeadingColumns(self._all, self._width, chosen)
 
 
-SEED = 0  # rows join the graph in random order, the same for the same rows
-
-
-class GraphFinder(CheckedState):
-    """Follows the links of a graph over rows (n, d), whose coordinates it stores in 16 bits.
-
-    A finder does not change: `added` and `without` return a new one with its own links.
-    """
-
-    gives_bounds = False
-
-    def __init__(self, rows: FloatArray, n_jobs: int | None = None, report: Progress | None = None) -> None:
-        self._scale = grid_scale(rows)
-        n = len(rows)
-        self._points = GrowingRows(to_grid(rows, self._scale))
-        order = np.random.default_rng(SEED).permutation(n).astype(np.int32)
-        links = np.full((n, DEGREE), -1, dtype=np.int32)
-        self._entries = link_all(self._points.array, links, order, n_jobs, report)
-        self._links = GrowingRows(links)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Number of rows, and number of their columns."""
-        n, width = self._points.array.shape
-        return n, width
-
-    @property
-    def points(self) -> GrowingRows:
-        """The rows on the grid."""
-        return self._points
-
-    @property
-    def scale(self) -> float:
-        """Steps of the grid per unit of length."""
-        return self._scale
-
-    def over(self, points: GrowingRows) -> GraphFinder:
-        """A copy that reads the same rows on the grid from other memory."""
-        finder = copy(self)
-        finder._points = points
-        return finder
-
-    def added(
-        self, rows: FloatArray, n_jobs: int | None = None, points: GrowingRows | None = None
-    ) -> GraphFinder:
-        """A finder of these and more rows, whose numbers continue those of the rows present.
-
-        `points` are all rows on the grid, if known.
-        """
-        finder, (before, _) = copy(self), self.shape
-        finder._points = self._points.extended(to_grid(rows, self._scale)) if points is None else points
-        new = (before + np.random.default_rng(SEED).permutation(len(rows))).astype(np.int32)
-        links = np.full((before + len(rows), DEGREE), -1, dtype=np.int32)
-        links[:before] = self._links.array
-        finder._entries = add_rows(finder._points.array, links, self._entries, new, n_jobs)
-        finder._links = GrowingRows(links)
-        return finder
-
-    def without(self, removed: IntArray, n_jobs: int | None = None) -> GraphFinder:
-        """A finder of the other rows; rows that linked to a removed one link to its neighbors instead."""
-        finder = copy(self)
-        kept = np.delete(np.arange(self.shape[0]), removed)
-        points, links = remove_rows(self._points.array, self._links.array, kept, n_jobs)
-        finder._points, finder._links = GrowingRows(points), GrowingRows(links)
-        old = self._entries[np.isin(self._entries, kept)]
-        finder._entries = np.searchsorted(kept, old).astype(np.int32)
-        if len(old) < entry_count(len(kept)) // 2:
-            some = np.random.default_rng(SEED).permutation(len(kept))[: entry_count(len(kept))]
-            finder._entries = np.union1d(finder._entries, some).astype(np.int32)
-        return finder
-
-    def rebuilt(self, rows: FloatArray, n_jobs: int | None = None) -> GraphFinder:
-        """A finder of other rows."""
-        return GraphFinder(rows, n_jobs)
-
-    def search(
-        self,
-        queries: FloatArray,
-        n_candidates: int,
-        n_jobs: int | None = None,
-        hidden: IntArray | None = None,
-    ) -> Lists:
-        """Squared distances and rows (n_queries, n_candidates), ascending, padded with row -1.
-
-        `hidden` is one row per query that its search neither returns nor visits.
-        """
-        keys = np.empty((len(queries), n_candidates), dtype=np.float32)
-        rows = np.empty(keys.shape, dtype=np.int64)
-        hidden = NOT_HIDDEN if hidden is None else hidden
-        points = self._points.array
-
-        def search(b: slice) -> None:
-            rows[b] = self.candidates(queries[b], n_candidates, hidden[b])
-            gaps = to_grid(queries[b], self._scale)[:, None] - points[rows[b]].astype(np.float32)
-            keys[b] = np.where(rows[b] >= 0, np.einsum("ijk,ijk->ij", gaps, gaps), np.inf)
-
-        over_blocks(search, len(queries), SHARE, n_jobs)
-        keys *= np.float32(self._scale**-2)
-        return keys, rows
-
-    def candidates(self, queries: FloatArray, n_candidates: int, hidden: IntArray = NOT_HIDDEN) -> IntArray:
-        """Candidates (n_queries, n_candidates) by the leading coordinates of the queries (n_queries, D)."""
-        points, links = self._points.array, self._links.array
-        asked = to_grid(queries[:, : points.shape[1]], self._scale)
-        return walk_graph(points, links, self._entries, asked, hidden, n_candidates)
-
-    def nearest(
-        self,
-        queries: FloatArray,
-        rows_of: Points,
-        k: int,
-        n_candidates: int,
-        n_jobs: int | None,
-        hidden: IntArray | None = None,
-    ) -> Lists:
-        """Squared distances and rows (n_queries, k) of the nearest candidates by all coordinates (n, D)."""
-        hidden = NOT_HIDDEN if hidden is None else hidden
-
-        def search(b: slice) -> Lists:
-            return rerank(queries[b], rows_of, self.candidates(queries[b], n_candidates, hidden[b]), None, k)
-
-        return by_blocks(search, (len(queries), k), rows_of.dtype, n_jobs, SHARE)
-
-    def bounds(self, queries: FloatArray, keys: FloatArray, width: int) -> None:
-        """None: a graph gives no bounds."""
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that the links and the short coordinates take."""
-        return self._points.array.nbytes + self._links.array.nbytes
-
-    def _check_state(self) -> None:
-        points, links, entries = self._points.array, self._links.array, self._entries
-        self._require(points.dtype == np.int16 and links.dtype == np.int32 and entries.dtype == np.int32)
-        self._require(links.shape == (len(points), DEGREE) and entries.ndim == 1 and len(entries) > 0)
-        self._require(entries.min() >= 0 and entries.max() < len(points))
-        self._require(np.isfinite(self._scale) and self._scale > 0)
-
-
-Finder: TypeAlias = ScanFinder | GraphFinder | FaissFinder
-FINDERS: dict[str, type[Finder]] = {"numpy": ScanFinder, "graph": GraphFinder, "faiss": FaissFinder}
+Finder: TypeAlias = "ScanFinder | GraphFinder | FaissFinder"
 
 
 def rank_leading(
@@ -454,7 +305,7 @@ def rank_leading(
     """
     n_candidates = min(max(n_candidates, k), len(points))
     proven = np.zeros(len(queries), dtype=bool)
-    if isinstance(finder, GraphFinder):
+    if not isinstance(finder, ScanFinder | FaissFinder):
         distances, rows = finder.nearest(queries, points, k, n_candidates, n_jobs, hidden)
         if not prove and rows[:, -1].min() >= 0:
             return distances, rows, proven

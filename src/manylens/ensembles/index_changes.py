@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.ensembles.recall_calibration import MeasuredRecall, SearchRequest, calibrate_index
+from manylens.ensembles.recall_calibration import calibrate_index
 from manylens.ensembles.row_ids import Where, chosen_rows, positions_of, row_ids
 from manylens.ensembles.search_coordinates import CompositeAxes, Metric
 from manylens.ensembles.search_index import Method, SearchIndex
+from manylens.ensembles.search_plans import MeasuredRecall, SearchRequest
 from manylens.typing import FloatArray, MatrixLike
 from manylens.validation import check_flag, check_real
 

@@ -15,12 +15,11 @@ from sklearn.utils import Tags, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.ensembles.coordinate_queries import CoordinateSearch
-from manylens.ensembles.finders import FINDERS, ONE_WRITER, Backend
+from manylens.ensembles.finders import ONE_WRITER, Backend
 from manylens.ensembles.index_changes import IndexChanges
 from manylens.ensembles.index_files import IndexFiles
 from manylens.ensembles.recall_calibration import (
-    MeasuredRecall,
-    SearchRequest,
+    GRAPH_FROM,
     calibrate_index,
     calibrate_with_fewest_coordinates,
     calibration_rows,
@@ -50,7 +49,8 @@ from manylens.ensembles.search_coordinates import (
     transform_rows,
     widened,
 )
-from manylens.ensembles.search_index import METHODS, MIN_NEIGHBORS, Method, SearchIndex
+from manylens.ensembles.search_index import FINDERS, METHODS, MIN_NEIGHBORS, Method, SearchIndex
+from manylens.ensembles.search_plans import MeasuredRecall, SearchRequest
 from manylens.reprs import FactsMixin
 from manylens.typing import FloatArray, IntArray, MatrixLike, ModuleSet, Rows
 from manylens.validation import (
@@ -64,7 +64,6 @@ from manylens.validation import (
     validate_rows,
 )
 
-GRAPH_FROM = 20_000  # rows from which a graph answers faster than a scan
 LAYOUT = ("metric", "method", "backend", "n_leading")  # parameters that determine what is stored
 
 
@@ -89,7 +88,7 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, IndexChanges, IndexFiles, Ba
         nearer, or continues the search. "paper" ranks the nearest neighbors in each module.
     backend : {"auto", "numpy", "graph", "faiss"}, default="auto"
         Whether a scan, a graph or faiss's approximate lists find candidates; faiss manages its own threads.
-        "auto" uses a graph for "nested" from 20,000 rows on, otherwise a scan.
+        "auto" uses a graph for "nested" from 8,000 rows on, otherwise a scan.
     n_leading : int, default=None
         Number of leading coordinates. None means the cheapest for `recall`, or 96 for "exact" and faiss.
     n_candidates : int, default=None
@@ -351,7 +350,7 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, IndexChanges, IndexFiles, Ba
             and modules.metric == "euclidean"
             and is_array(X, self.n_features_in_)
             and len(X) == 1
-            and not hasattr(self, "feature_names_in_")
+            and "feature_names_in_" not in self.__dict__
         )
 
     def _columns(self, X: MatrixLike) -> Rows:
@@ -441,14 +440,15 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, IndexChanges, IndexFiles, Ba
         k = max(check_count(self.n_neighbors, "n_neighbors"), MIN_NEIGHBORS)
         numbers = count_or_none(self.n_leading, "n_leading"), count_or_none(self.n_candidates, "n_candidates")
         recall = check_real(self.recall, "recall", 0, 1, include="right")
-        return SearchRequest(k, recall, *numbers, self.n_jobs, bool(self.verbose))
+        return SearchRequest(k, recall, *numbers, self.n_jobs, bool(self.verbose), self.backend == "auto")
 
     def _layout(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in LAYOUT}
 
     def _check_layout(self) -> None:
         """Raise if a parameter that determines what is stored was changed after `fit`."""
-        changed = [name for name, now in self._layout().items() if not is_same(now, self.fitted_as_[name])]
+        fitted = self.fitted_as_.items()
+        changed = [name for name, was in fitted if not is_same(getattr(self, name), was)]
         if changed:
             was = ", ".join(f"{name}={self.fitted_as_[name]!r}" for name in changed)
             now = ", ".join(f"{name}={getattr(self, name)!r}" for name in changed)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from sklearn.utils import gen_batches
@@ -13,10 +13,16 @@ from sklearn.utils import gen_batches
 from manylens.ensembles.faiss_finder import FaissFinder
 from manylens.ensembles.finders import LeadingScan, ScanFinder, rank_leading
 from manylens.ensembles.search_coordinates import FramedRows
+from manylens.ensembles.search_plans import (
+    CalibrationQueries,
+    MeasuredRecall,
+    Ranks,
+    SearchPlan,
+    SearchRequest,
+)
 from manylens.native.nearest import drop_self, largest_norm, nearest
-from manylens.native.search_graph import Progress
+from manylens.native.search_graph import Progress, coarse_scale
 from manylens.native.threads import one_blas_thread
-from manylens.reprs import result_table
 from manylens.typing import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -25,7 +31,8 @@ if TYPE_CHECKING:
 RowSource: TypeAlias = FloatArray | FramedRows  # rows by number, (n, D)
 
 N_CALIBRATION_QUERIES = 256  # queries for calibration
-FEW_MISSED = 0.995  # from this recall on, more queries check the calibration
+FEW_MISSED = 0.995  # from this recall on, more queries check the calibration,
+GRAPH_FROM = 8_000  # and from this number of rows on, from which a graph answers faster than a scan
 AT_ONCE = 512  # rows of the base per matrix product
 IN_A_SCAN = 65536  # rows of the base per scan for exact neighbors
 WIDTHS = (8, 12, 16, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256, 384, 512)
@@ -39,55 +46,10 @@ DEFAULT_CANDIDATES = 10  # candidates per neighbor for "exact", enough to prove 
 MIN_PER_NEIGHBOR = 2.0  # fewest candidates per neighbor of a scan; even fewer would save no time
 MANY_PER_NEIGHBOR = 16  # candidates per neighbor above which more leading coordinates are considered
 MAX_PER_NEIGHBOR = 64  # candidates per neighbor requested from approximate lists
-
-
-@dataclass(frozen=True)
-class SearchPlan:
-    """Numbers of leading coordinates and of candidates that a search uses."""
-
-    n_leading: int
-    candidates_per_neighbor: float
-    prove: bool = False  # whether to prove each result exact, or to continue the search
-
-
-@dataclass(frozen=True)
-class SearchRequest:
-    """Settings that the user asks for; None lets the calibration choose."""
-
-    n_neighbors: int
-    recall: float
-    n_leading: int | None
-    n_candidates: int | None
-    n_jobs: int | None
-    verbose: bool = False
-
-
-@dataclass(frozen=True)
-class MeasuredRecall:
-    """Recall of an index, measured by `fit` with rows of the base that its calibration did not use."""
-
-    recall: float  # fraction of the nearest rows in the space that the search finds
-    standard_error: float
-    reachable: float  # the same for an exact search by the coordinates that the index keeps
-    space: str  # "input", or "modules" if the input has no distances
-    n_queries: int
-    n_neighbors: int
-
-    _repr_html_ = result_table
-
-
-class Ranks(NamedTuple):
-    """Ranks of the exact neighbors on leading coordinates, as from `ranks_on_leading`."""
-
-    widths: IntArray  # (w,)
-    ranks: IntArray  # (w, s, k)
-
-
-class CalibrationQueries(NamedTuple):
-    """Queries for calibration."""
-
-    coordinates: FloatArray  # (s, D)
-    own: IntArray | None  # (s,), the queries' row numbers if they are rows of the base
+# Rows per candidate of a graph below which a scan is faster: 500 for many queries at once, 50 for one.
+ROWS_PER_CANDIDATE = 150
+FEW_COORDINATES = 96  # up to this many, a graph of more than half of them may be the fastest
+COARSE = 0.05  # largest relative error of squared distances to neighbors that 8 bits may make
 
 
 def calibration_queries(points: FloatArray, queries: FloatArray | None = None) -> CalibrationQueries:
@@ -136,6 +98,9 @@ def calibrate_nested(
     coordinates, if known. If a graph cannot reach the recall, the index scans instead.
     """
     graph, chooser = index.backend == "graph", sample
+    k = min(request.n_neighbors, len(index.rows) - (sample.own is not None))
+    if graph and neighbors is None and k > 0:
+        neighbors = exact_neighbors(index.coordinates, sample, k, request.n_jobs)[1]
     plan = choose_leading_plan(
         index.coordinates,
         sample,
@@ -148,17 +113,21 @@ def calibrate_nested(
         ordered=index.axes.axes.shape[1],
         known=known,
     )
-    index = index.with_plan(
-        plan, request.n_jobs, print_progress(len(index.rows)) if request.verbose else None
-    )
-    if request.n_candidates is not None:
+    if graph and neighbors is not None:
+        error = rounding_error(index.coordinates[:, : plan.n_leading], sample, neighbors)
+        plan = replace(plan, bits=8 if error <= COARSE else 16)
+    most: float = MAX_PER_NEIGHBOR
+    if graph and request.any_backend and request.n_candidates is None and k > 0:
+        most = min(most, len(index.rows) / ROWS_PER_CANDIDATE / k)
+        if plan.candidates_per_neighbor > most:
+            return calibrate_nested(index.with_backend("numpy"), request, chooser, neighbors, known, exact)
+    report = print_progress(len(index.rows)) if request.verbose else None
+    index = index.with_plan(plan, request.n_jobs, report)
+    if request.n_candidates is not None or k < 1:
         return index
     if sample.own is not None:  # check the plan with other rows than those that chose it
         own = held_out_rows(len(index.rows), request.recall)
         sample = CalibrationQueries(index.coordinates[own], own)
-    k = min(request.n_neighbors, len(index.rows) - (sample.own is not None))
-    if k < 1:
-        return index
     exact = exact_neighbors(index.coordinates, sample, k, request.n_jobs)[0] if exact is None else exact
     finder = index.finders[0]
     if isinstance(finder, ScanFinder):
@@ -170,7 +139,11 @@ def calibrate_nested(
         tried = index.with_plan(replace(plan, candidates_per_neighbor=candidates))
         return is_enough(recalls(tried, sample, exact, request.n_jobs), request.recall, graph=graph)
 
-    candidates = fewest_candidates(suffices, plan.candidates_per_neighbor, graph=graph)
+    candidates = fewest_candidates(suffices, plan.candidates_per_neighbor, most, graph=graph)
+    if candidates is None and plan.bits == 8:
+        plan = replace(plan, bits=16)
+        index = index.with_plan(plan, request.n_jobs, report)
+        candidates = fewest_candidates(suffices, plan.candidates_per_neighbor, most, graph=graph)
     if candidates is None and graph:
         return calibrate_nested(index.with_backend("numpy"), request, chooser, neighbors, known, exact)
     if candidates is None:
@@ -178,16 +151,18 @@ def calibrate_nested(
     return index.with_plan(replace(plan, candidates_per_neighbor=candidates))
 
 
-def fewest_candidates(suffices: Callable[[float], bool], first: float, *, graph: bool) -> float | None:
-    """About the fewest candidates per neighbor that suffice, at least `first`; None if too many are needed.
+def fewest_candidates(
+    suffices: Callable[[float], bool], first: float, most: float = MAX_PER_NEIGHBOR, *, graph: bool
+) -> float | None:
+    """About the fewest candidates per neighbor that suffice, at least `first`; None if `most` do not.
 
     In a graph each candidate takes time, so the smallest number is found by bisection; in a scan, hardly any.
     """
     low, high = first, first
     while not suffices(high):
-        if high >= MAX_PER_NEIGHBOR:
+        if high >= most:
             return None
-        low, high = high, high * STEP
+        low, high = high, min(high * STEP, max(most, high))
     while graph and high > FINE * low:
         middle = math.sqrt(low * high)
         low, high = (low, middle) if suffices(middle) else (middle, high)
@@ -253,8 +228,9 @@ def calibrate_with_fewest_coordinates(
         measured = measured_recall(fewer, points, "input", request, exact)
         if measured.recall >= request.recall:
             return fewer, measured
-    if known is not None and np.quantile(known.ranks[-1], request.recall) > MANY_PER_NEIGHBOR * k:
-        known = None  # variances hardly decay, so more than half of the coordinates may be cheaper
+    few = index.backend == "graph" and points.shape[1] <= FEW_COORDINATES
+    if known is not None and (few or np.quantile(known.ranks[-1], request.recall) > MANY_PER_NEIGHBOR * k):
+        known = None  # more than half of the coordinates may be cheaper
     index = calibrate_nested(index, request, sample, neighbors, known, exact)
     return index, measured_recall(index, points, "input", request, exact)
 
@@ -306,9 +282,11 @@ def recall_for_queries(index: SearchIndex, queries: FloatArray, request: SearchR
 def held_out_rows(n: int, recall: float) -> IntArray:
     """Rows that `calibration_queries` does not take, or any if it takes all.
 
-    At most 256, or 1024 if so few neighbors may be missed that 256 queries would hardly miss one.
+    At most 256, or 512 if the search is by a graph, in which candidates that are not needed take time, or
+    1024 if so few neighbors may be missed that 256 queries would hardly miss one.
     """
-    many = N_CALIBRATION_QUERIES if recall < FEW_MISSED else 4 * N_CALIBRATION_QUERIES
+    times = 4 if recall >= FEW_MISSED else 2 if n >= GRAPH_FROM else 1
+    many = times * N_CALIBRATION_QUERIES
     rows = np.unique(np.linspace(0, n - 1, 2 * many + 1).astype(np.int64)[1::2])
     others = np.setdiff1d(rows, calibration_rows(n))
     return others if len(others) else rows
@@ -367,7 +345,8 @@ def choose_leading_plan(
         ranks = ranks_on_leading(points, queries, neighbors, widths)
     share = graph_recall(recall) if graph else calibration_recall(recall)
     flat = ranks.reshape(len(widths), -1)
-    needed = np.maximum(np.quantile(flat, share, axis=1, method="higher"), MIN_PER_NEIGHBOR * k)
+    fewest = k if graph else MIN_PER_NEIGHBOR * k
+    needed = np.maximum(np.quantile(flat, share, axis=1, method="higher"), fewest)
     if n_candidates is None:
         costs = (widths + HOP_COST) * needed if graph else n * widths + CANDIDATE_COST * needed
         chosen = np.argmin(costs)
@@ -376,6 +355,17 @@ def choose_leading_plan(
         return SearchPlan(int(widths[chosen]), float(needed[chosen] / k))
     enough = np.append(np.flatnonzero(needed <= max(n_candidates, k)), len(widths) - 1)
     return SearchPlan(int(widths[enough[0]]), n_candidates / n_neighbors)
+
+
+def rounding_error(leading: FloatArray, queries: CalibrationQueries, neighbors: IntArray) -> float:
+    """Standard error of squared distances to neighbors (s, k) by coordinates of 8 bits, relative to them.
+
+    The error of a coordinate is uniform within a step, so that the difference of two has the variance
+    step²/6, and the squared distance d² to the farthest neighbor the standard error 2 d step/sqrt(6).
+    """
+    gaps = queries.coordinates[:, : leading.shape[1]] - leading[neighbors[:, -1]]
+    typical = float(np.median(np.sqrt(np.einsum("ij,ij->i", gaps, gaps))))
+    return 2 / math.sqrt(6) / coarse_scale(leading) / typical if typical > 0 else math.inf
 
 
 def choose_faiss_plan(

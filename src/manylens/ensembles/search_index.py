@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from copy import copy
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -12,10 +13,8 @@ import numpy as np
 
 from manylens.ensembles.faiss_finder import FaissFinder
 from manylens.ensembles.finders import (
-    FINDERS,
     Backend,
     Finder,
-    GraphFinder,
     GrowingRows,
     LeadingScan,
     Lists,
@@ -23,20 +22,24 @@ from manylens.ensembles.finders import (
     by_blocks,
     rank_leading,
 )
-from manylens.ensembles.recall_calibration import DEFAULT_LEADING, SearchPlan
+from manylens.ensembles.graph_finder import GraphFinder
+from manylens.ensembles.recall_calibration import DEFAULT_LEADING
 from manylens.ensembles.search_coordinates import CompositeAxes, base_columns, check_near
+from manylens.ensembles.search_plans import SearchPlan
 from manylens.ensembles.split_storage import StoredSplit, stored_split
-from manylens.native.nearest import drop_self, largest_norm, rerank, rerank_union
-from manylens.native.search_graph import Progress
+from manylens.native.nearest import drop_self, largest_norm, rerank_union
+from manylens.native.search_graph import Progress, coarse_scale
 from manylens.native.split_rows import Points
 from manylens.native.threads import one_blas_thread
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray, Rows
 from manylens.validation import CheckedState, check_path, plain_conversion_errors, times_power
 
 Method = Literal["nested", "exact", "paper"]
+FINDERS: dict[str, type[Finder]] = {"numpy": ScanFinder, "graph": GraphFinder, "faiss": FaissFinder}
 METHODS: tuple[Method, ...] = ("nested", "exact", "paper")
 MIN_NEIGHBORS = 5  # searches for fewer neighbors use as many candidates as for this number
 MANY_COLUMNS = 256  # rotating a query in fewer dimensions takes less time than the search
+FLOAT32 = np.dtype(np.float32)
 AT_ONCE = 16384  # queries whose candidates are in memory at a time
 
 
@@ -88,20 +91,21 @@ class SearchIndex(CheckedState):
         """A copy with another plan, and with new finders if it changes the coordinates that they see."""
         index = copy(self)
         index.plan, index.n_planned = plan, len(self.rows)
-        if not self.finders or plan.n_leading != self.plan.n_leading:
+        if not self.finders or (plan.n_leading, plan.bits) != (self.plan.n_leading, self.plan.bits):
             kind = FINDERS[self.backend]
+            more = {"bits": plan.bits} if kind is GraphFinder else {}
             seen = (index.finder_columns(m, self.coordinates) for m in range(self.n_finders))
-            index.finders = [kind(rows, n_jobs, report) for rows in seen]
+            index.finders = [kind(rows, n_jobs, report, **more) for rows in seen]
         return index
 
     def compacted(self) -> SearchIndex:
-        """A copy that shares leading coordinates with its graph, if that has all of their digits; or self."""
+        """A copy that shares leading coordinates with its graph, if that can hold their digits; or self."""
         if not (self.finders and self.method == "nested" and isinstance(self.finders[0], GraphFinder)):
             return self
         finder = self.finders[0]
         if isinstance(self.rows, StoredSplit):
             return self
-        rows = stored_split(self.coordinates, finder.shape[1], finder.scale)
+        rows = stored_split(self.coordinates, finder.shape[1], finder.scale, finder.points.array.dtype)
         if rows is None:
             return self
         index = copy(self)
@@ -126,6 +130,8 @@ class SearchIndex(CheckedState):
         self, coordinates: FloatArray, ids: AnyArray | None = None, n_jobs: int | None = None
     ) -> SearchIndex:
         """A copy with more rows; `ids` are those of all rows."""
+        if self.plan.bits == 8 and not self._fits_8_bits(coordinates):
+            return self._with_16_bits(coordinates).added(coordinates, ids, n_jobs)
         rows = self.rows.extended(coordinates)
         if rows is None:  # some have no place on the grid
             return self.with_dense_rows().added(coordinates, ids, n_jobs)
@@ -138,6 +144,23 @@ class SearchIndex(CheckedState):
             index.finders = [graph.added(next(seen), n_jobs, rows.grid) for graph in graphs]
         else:
             index.finders = [finder.added(next(seen), n_jobs) for finder in self.finders]
+        return index
+
+    def _fits_8_bits(self, coordinates: FloatArray) -> bool:
+        """Whether all graphs have places for rows on their grids."""
+        graphs = [graph for graph in self.finders if isinstance(graph, GraphFinder)]
+        scales = (coarse_scale(self.finder_columns(m, coordinates)) for m in range(len(graphs)))
+        return all(scale >= graph.scale for scale, graph in zip(scales, graphs, strict=True))
+
+    def _with_16_bits(self, coordinates: FloatArray) -> SearchIndex:
+        """A copy with all coordinates in one array and 16 bits in the graphs, on grids for more rows, too."""
+        index = copy(self.with_dense_rows())
+        both = np.concatenate([index.coordinates, coordinates.astype(index.points.dtype, copy=False)])
+        graphs = [graph for graph in self.finders if isinstance(graph, GraphFinder)]
+        index.finders = [
+            graph.with_16_bits(self.finder_columns(m, both), len(self.rows)) for m, graph in enumerate(graphs)
+        ]
+        index.plan = replace(self.plan, bits=16)
         return index
 
     def without(self, removed: IntArray, ids: AnyArray, n_jobs: int | None = None) -> SearchIndex:
@@ -251,15 +274,12 @@ class SearchIndex(CheckedState):
         finder, points = self.finders[0], self.points
         if not isinstance(finder, GraphFinder) or self.method != "nested" or self.plan.prove:
             return None
-        if query.dtype != points.dtype or not query.flags.c_contiguous:
+        if not (query.dtype == points.dtype == FLOAT32 and query.flags.c_contiguous):
             return None
-        candidates = finder.candidates(query, min(max(m, k), len(points)))
-        distances, rows = rerank(query, points, candidates, None, k)
+        distances, rows = finder.nearest_to_one(query, points, k, min(max(m, k), len(points)))
         if rows[0, -1] < 0:
             return None
-        return Neighbors(
-            self.to_module_units(np.sqrt(distances, out=distances)), rows, np.zeros(1, dtype=bool)
-        )
+        return Neighbors(self.to_module_units(distances), rows, np.zeros(1, dtype=bool))
 
     @property
     def scanner(self) -> ScanFinder:

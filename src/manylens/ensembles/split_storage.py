@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from manylens.ensembles.finders import GrowingRows
-from manylens.native.split_rows import LEVELS, SplitRows, can_split, halves, split
+from manylens.native.split_rows import SplitRows, can_split, levels, remainder_width, split
 from manylens.typing import FloatArray
 from manylens.validation import CheckedState
 
@@ -24,15 +24,17 @@ class StoredSplit(CheckedState):
 
     def _joining(self) -> SplitRows:
         """The rows as a view, which joins the two parts when it is read."""
-        return SplitRows(self.grid.array, self._rest.array, 1 / (LEVELS * self.scale))
+        return SplitRows(
+            self.grid.array, self._rest.array, 1 / (levels(self.grid.array.itemsize) * self.scale)
+        )
 
     def extended(self, rows: FloatArray) -> StoredSplit | None:
         """These rows and more at the end; None if some of them have no place on the grid."""
-        lead = self.grid.array.shape[1]
+        (_, lead), dtype = self.grid.array.shape, self.grid.array.dtype
         rows = rows.astype(np.float32, copy=False)
-        if not can_split(rows[:, :lead], self.scale):
+        if not can_split(rows[:, :lead], self.scale, dtype):
             return None
-        grid, rest = split(rows, lead, self.scale)
+        grid, rest = split(rows, lead, self.scale, dtype)
         return StoredSplit(self.grid.extended(grid), self._rest.extended(rest), self.scale)
 
     def kept(self, rows: Any, grid: GrowingRows) -> StoredSplit:
@@ -48,14 +50,16 @@ class StoredSplit(CheckedState):
 
     def _check_state(self) -> None:
         grid, rest = self.grid.array, self._rest.array
-        self._require(grid.dtype == np.int16 and rest.dtype == np.float32 and len(grid) == len(rest))
-        self._require(grid.shape[1] > 0 and rest.shape[1] >= halves(grid.shape[1]))
+        self._require(
+            grid.dtype in (np.int8, np.int16) and rest.dtype == np.float32 and len(grid) == len(rest)
+        )
+        self._require(grid.shape[1] > 0 and rest.shape[1] >= remainder_width(grid.shape[1], grid.itemsize))
         self._require(isinstance(self.scale, float) and np.frexp(self.scale)[0] == 0.5)
 
 
-def stored_split(rows: FloatArray, lead: int, scale: float) -> StoredSplit | None:
+def stored_split(rows: FloatArray, lead: int, scale: float, dtype: Any) -> StoredSplit | None:
     """Rows (n, D) with the leading coordinates on a grid; None if they have no exact places on it."""
-    if not can_split(rows[:, :lead], scale):
+    if not can_split(rows[:, :lead], scale, dtype):
         return None
-    grid, rest = split(rows, lead, scale)
+    grid, rest = split(rows, lead, scale, dtype)
     return StoredSplit(GrowingRows(grid), GrowingRows(rest), scale)

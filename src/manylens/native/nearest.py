@@ -13,7 +13,7 @@ from scipy.special import gammainc
 from manylens.native.compiling import compiled, inlined
 from manylens.native.gil import release, retake
 from manylens.native.prefetching import AHEAD, fetch
-from manylens.native.split_rows import NO_GRID, STEP, Points, SplitRows, squared_distance
+from manylens.native.split_rows import NO_GRID, NO_LOW, STEP, Points, SplitRows, squared_distance
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 TILE = 512  # rows per matrix product, so that the scores of a block of queries stay in the L2 cache
@@ -258,11 +258,11 @@ def nearest(distances: FloatArray, rows: IntArray, k: int) -> tuple[FloatArray, 
     return np.take_along_axis(distances, order, 1), np.take_along_axis(rows, order, 1)
 
 
-def distance_arguments(points: Points) -> tuple[FloatArray, IntArray, IntArray, float]:
+def distance_arguments(points: Points) -> tuple[FloatArray, IntArray, IntArray, IntArray, float]:
     """Rows as arguments of `squared_distance`; whole ones have no grid."""
     if isinstance(points, SplitRows):
-        return points.rest, points.low, points.grid, points.unit
-    return points, NO_GRID, NO_GRID, 1.0
+        return points.arguments
+    return points, NO_LOW, NO_GRID, NO_GRID, 1.0
 
 
 @compiled(allocates=False)
@@ -275,7 +275,7 @@ def measure(
             row = candidates[i, j]
             out[i, j] = np.inf
             if row >= 0:
-                total = squared_distance(queries[i], row, points, NO_GRID, NO_GRID, 1.0, limits[i])
+                total = squared_distance(queries[i], row, points, NO_LOW, NO_GRID, NO_GRID, 1.0, limits[i])
                 if total <= limits[i]:
                     out[i, j] = total
 
@@ -303,6 +303,7 @@ def rank(
     queries: FloatArray,
     points: FloatArray,
     low: IntArray,
+    middle: IntArray,
     grid: IntArray,
     unit: float,
     candidates: IntArray,
@@ -323,7 +324,7 @@ def rank(
                 fetch(points, candidates[i, j + AHEAD])
             if j >= 0 and candidates[i, j] >= 0 and not (bounded and bounds[i, j] > near[last]):
                 row = candidates[i, j]
-                total = squared_distance(queries[i], row, points, low, grid, unit, near[last])
+                total = squared_distance(queries[i], row, points, low, middle, grid, unit, near[last])
                 insert_neighbor(total, row, near, rows[i])
     retake(state)
 
@@ -386,6 +387,7 @@ def take_below(
     queries: FloatArray,
     points: FloatArray,
     low: IntArray,
+    middle: IntArray,
     grid: IntArray,
     unit: float,
     distances: FloatArray,
@@ -408,7 +410,7 @@ def take_below(
             for j in range(len(score)):
                 if score[j] <= below:
                     row = numbers[start + j] if len(numbers) else first_row + start + j
-                    total = squared_distance(queries[i], row, points, low, grid, unit, near[last])
+                    total = squared_distance(queries[i], row, points, low, middle, grid, unit, near[last])
                     insert_neighbor(total, row, near, rows[i])
                     below = np.nextafter(np.float32(near[last] - shift[i]), np.float32(np.inf))
 

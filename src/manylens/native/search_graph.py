@@ -11,7 +11,7 @@ integers sorts by distance, and ties by row.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy import sparse
@@ -20,9 +20,10 @@ from manylens.native.compiling import compiled, inlined
 from manylens.native.gil import release, retake
 from manylens.native.prefetching import AHEAD, fetch
 from manylens.native.threads import over_blocks
-from manylens.typing import FloatArray, IntArray
+from manylens.typing import AnyArray, FloatArray, IntArray
 
-RADIUS = 16_000.0  # largest norm of an integer row, so that gaps fit into 16 bits and distances into 31
+RADIUS = 16_000.0  # largest norm of a row of 16 bits, so that gaps fit into 16 bits and distances into 31
+BOX = 127.0  # largest coordinate of a row of 8 bits
 FAR = 4.0  # rows farther than others by this factor do not determine the scale
 DEGREE = 32  # most links per row
 SLACK = 1.25  # a link is left out if another leads nearer to its row by this factor (squared distances)
@@ -61,26 +62,49 @@ def grid_scale(rows: FloatArray) -> float:
     return float(2.0 ** np.floor(np.log2(RADIUS / most)))
 
 
-def to_grid(rows: FloatArray, scale: float) -> IntArray:
-    """Rows (n, d) times a scale as int16; rows outside the ball of radius `RADIUS` are projected onto it.
+def coarse_scale(rows: FloatArray) -> float:
+    """The largest power of two that maps all coordinates of rows (n, d) into 8 bits."""
+    most = max(float(rows.max(initial=0)), -float(rows.min(initial=0)))
+    return float(2.0 ** np.floor(np.log2(BOX / most))) if most > 0 else 1.0
 
-    A projection onto a ball never increases a distance.
+
+def to_grid(rows: FloatArray, scale: float, dtype: Any = np.int16) -> IntArray:
+    """Rows (n, d) times a scale as int16 or int8; rows that do not fit are projected.
+
+    Rows of 16 bits outside the ball of radius `RADIUS` are projected onto it, those of 8 bits onto the cube
+    of half width `BOX`. A projection onto a convex set never increases a distance.
     """
     if len(rows) > GRID_ROWS:
-        grid = np.empty(rows.shape, dtype=np.int16)
+        grid = np.empty(rows.shape, dtype=dtype)
         for start in range(0, len(rows), GRID_ROWS):
-            grid[start : start + GRID_ROWS] = to_grid(rows[start : start + GRID_ROWS], scale)
+            grid[start : start + GRID_ROWS] = to_grid(rows[start : start + GRID_ROWS], scale, dtype)
         return grid
     scaled = rows * scale
-    if not np.vdot(scaled, scaled) <= RADIUS**2:  # a cheap test that is usually enough for one row
+    if dtype == np.int8:
+        np.clip(scaled, -BOX, BOX, out=scaled)
+    else:
         norms = np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
         scaled *= (RADIUS / np.maximum(norms, RADIUS)).astype(scaled.dtype)[:, None]
-    return np.rint(scaled, out=scaled).astype(np.int16)
+    return np.rint(scaled, out=scaled).astype(dtype)
+
+
+@inlined
+def round_query(query: FloatArray, scale: float, asked: IntArray) -> None:
+    """Write the leading coordinates of a query to `asked`, as `to_grid` does."""
+    square, most = 0.0, BOX
+    if asked.itemsize > 1:
+        most = RADIUS
+        for c in range(len(asked)):
+            square += scale * query[c] * scale * query[c]
+        if square > RADIUS * RADIUS:
+            scale *= RADIUS / np.sqrt(square)
+    for c in range(len(asked)):
+        asked[c] = np.rint(min(max(scale * query[c], -most), most))
 
 
 @inlined
 def gap(points: IntArray, row: int, other: IntArray) -> np.int64:
-    """Squared distance of a row of points to another row, in 16-bit differences and 32-bit sums."""
+    """Squared distance of a row of points to another row, by differences of 16 and sums of 32 bits."""
     point, total = points[row], np.int32(0)
     for c in range(len(other)):
         difference = np.int16(point[c] - other[c])
@@ -111,22 +135,32 @@ def insert(beam: IntArray, size: int, room: int, packed: int) -> int:
     return place
 
 
+def seen_places(n_candidates: int) -> int:
+    """Places of a table of the rows that a search has seen, a power of two."""
+    return int(1 << max(12, (2 * n_candidates * DEGREE - 1).bit_length()))
+
+
 def walk_graph(
     points: IntArray,
     links: IntArray,
     entries: IntArray,
-    queries: IntArray,
+    queries: AnyArray,
     hidden: IntArray,
     n_candidates: int,
+    scale: float = 1.0,
+    gates: IntArray | None = None,
 ) -> IntArray:
     """Nearest rows (n_queries, n_candidates) that a search with a beam finds, ascending, padded with -1.
 
-    Queries (n_queries, d) are on the grid of the points. The search for query i does not see row `hidden[i]`,
-    if any are given.
+    The first d coordinates of a query, times the scale, have the units of the points (n, d). The search for
+    query i does not see row `hidden[i]`, if any are given. `gates` are the rows of the entries, if known.
     """
+    gates = points[entries] if gates is None else gates
+    queries = np.ascontiguousarray(queries, dtype=np.float32)
     candidates = np.empty((len(queries), n_candidates), dtype=np.int64)
-    seen = np.empty(1 << max(12, (2 * n_candidates * DEGREE - 1).bit_length()), dtype=np.int32)
-    walk(points, links, entries, queries, hidden, seen, np.empty(DEGREE, dtype=np.int32), candidates)
+    seen = np.empty(seen_places(n_candidates), dtype=np.int32)
+    asked, linked = np.empty(points.shape[1], dtype=points.dtype), np.empty(DEGREE, dtype=np.int32)
+    walk(points, links, entries, gates, queries, scale, hidden, seen, asked, linked, candidates)
     return candidates
 
 
@@ -135,31 +169,41 @@ def walk(
     points: IntArray,
     links: IntArray,
     entries: IntArray,
-    queries: IntArray,
+    gates: IntArray,
+    queries: FloatArray,
+    scale: float,
     hidden: IntArray,
     seen: IntArray,
+    asked: IntArray,
     linked: IntArray,
     candidates: IntArray,
 ) -> None:
-    """Fill the candidates of `walk_graph`.
+    """Fill the candidates of `walk_graph`; `asked` has room for one query, `linked` for the links of a row.
 
+    Rows of entries are read from `gates` (e, d), because there they are side by side.
     `seen` is a hash table of rows, with a power of two of places. A row that another one has displaced is
     measured again if it is met again, and then dropped, because it is already in the beam or too far.
     """
     state = release(candidates.size > HELD)
     n, mask = len(points), len(seen) - 1
     for i in range(len(queries)):
-        query, beam, own = queries[i], candidates[i], hidden[i] if len(hidden) else -1
-        new, count, size, place = entries, len(entries), 0, 0
+        beam, own = candidates[i], hidden[i] if len(hidden) else -1
+        round_query(queries[i], scale, asked)
+        count = size = place = 0
         room = STARTS if len(beam) > STARTS else len(beam)
+        for j in range(len(gates)):
+            if entries[j] != own:
+                put = insert(beam, size, room, gap(gates, j, asked) << 32 | np.int64(entries[j]) << 1)
+                size += put < room and size < room
         for j in range(len(seen)):
             seen[j] = -1
         while True:
             for j in range(-AHEAD, count):
                 if j + AHEAD < count:
-                    fetch(points, new[j + AHEAD])
-                if j >= 0 and new[j] != own:
-                    put = insert(beam, size, room, gap(points, new[j], query) << 32 | np.int64(new[j]) << 1)
+                    fetch(points, linked[j + AHEAD])
+                if j >= 0 and linked[j] != own:
+                    packed = gap(points, linked[j], asked) << 32 | np.int64(linked[j]) << 1
+                    put = insert(beam, size, room, packed)
                     if put < room:
                         size += size < room
                         place = put if put < place else place
@@ -167,7 +211,7 @@ def walk(
                 place += 1
             if place == size:
                 break
-            row, count, new, room = beam[place] >> 1 & ROW, 0, linked, len(beam)
+            row, count, room = beam[place] >> 1 & ROW, 0, len(beam)
             beam[place] |= 1
             for j in range(links.shape[1]):
                 other = np.int64(links[row, j])

@@ -1,9 +1,9 @@
-"""Float32 rows whose leading coordinates are stored once, for a 16-bit graph and for ranking by 32 bits.
+"""Float32 rows whose leading coordinates are stored once, for a graph of few bits and for ranking by 32 bits.
 
-A leading coordinate is x = unit (2^16 high + low): `high` is its value on the grid of the graph, `low` the
-remainder. For a unit that is a power of two this loses no digit of numbers above 2^24 units, and rounds
-smaller ones to multiples of the unit, which is at most 2^-29 of the longest row. After that rounding all
-conversions are exact.
+A leading coordinate is x = unit (2^24 high + 2^16 middle + low) if `high`, its value on the graph's grid, has
+8 bits, and x = unit (2^16 high + low) if it has 16; `middle` and `low` are the remainder. For a unit that is
+a power of two this loses no digit of numbers above 2^24 units, and rounds smaller ones to multiples of the
+unit, which is at most 2^-29 of the longest row. After that rounding all conversions are exact.
 """
 
 from __future__ import annotations
@@ -12,28 +12,30 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from manylens.native.compiling import inlined
-from manylens.native.search_graph import RADIUS
+from manylens.native.compiling import compiled, inlined
+from manylens.native.search_graph import BOX, RADIUS
 from manylens.typing import FloatArray, IntArray
 
 STEP = 64  # coordinates between two tests of a limit
-LEVELS = 1 << 16  # of the remainder
-AT_ONCE = 1024  # rows that are split at a time, so that they stay in the cache
-NO_GRID = np.empty((0, 0), dtype=np.int16)
+LOW = 1 << 16  # levels of the last 16 bits
+MIDDLE = 1 << 8  # levels of the 8 bits before them
+NO_GRID, NO_LOW = np.empty((0, 0), dtype=np.int8), np.empty((0, 0), dtype=np.int16)
 
 
 class SplitRows:
     """Rows (n, D) that are joined when they are asked for; only the first `width` columns if it is given.
 
-    `grid` is (n, d) in int16. A line of `rest` holds the d remainders in int16, padded to a multiple of two,
-    and then the other coordinates in float32.
+    `grid` is (n, d) in int8 or int16. A line of `rest` holds the last 16 bits of the d remainders, the 8 bits
+    before them if there are any, up to three unused bytes, and then the other coordinates in float32.
     """
 
     dtype = np.dtype(np.float32)
 
     def __init__(self, grid: IntArray, rest: FloatArray, unit: float, width: int | None = None) -> None:
-        self.grid, self.rest, self.low, self.unit = grid, rest, rest.view(np.int16), unit
-        whole = grid.shape[1] + rest.shape[1] - halves(grid.shape[1])
+        self.grid, self.rest, self.unit = grid, rest, unit
+        self.low, self.middle = rest.view(np.int16), rest.view(np.int8)
+        self.arguments = rest, self.low, self.middle, grid, unit  # of `squared_distance`
+        whole = grid.shape[1] + rest.shape[1] - remainder_width(grid.shape[1], grid.itemsize)
         self.shape = (len(grid), whole if width is None else width)
 
     def __len__(self) -> int:
@@ -48,12 +50,16 @@ class SplitRows:
         (_, width), lead = self.shape, self.grid.shape[1]
         split = min(width, lead)
         whole = self.grid[which, :split].astype(np.int32)
+        if self.grid.itemsize == 1:
+            whole <<= 8
+            whole += self.middle[which, 2 * lead : 2 * lead + split]
         whole <<= 16
         whole += self.low[which, :split]
         rows = np.empty((len(whole), width), dtype=np.float32)
         np.multiply(whole, self.unit, out=rows[:, :split], casting="same_kind")
         if width > lead:
-            rows[:, lead:] = self.rest[which, halves(lead) : halves(lead) + width - lead]
+            first = remainder_width(lead, self.grid.itemsize)
+            rows[:, lead:] = self.rest[which, first : first + width - lead]
         return rows
 
     def leading(self, width: int) -> SplitRows:
@@ -64,34 +70,66 @@ class SplitRows:
 Points: TypeAlias = FloatArray | SplitRows
 
 
-def halves(lead: int) -> int:
-    """Float32 numbers that take as many bytes as `lead` remainders."""
-    return (lead + 1) // 2
+def levels(itemsize: int) -> int:
+    """Levels of the remainder of a coordinate that has so many bytes on the grid."""
+    return int(1 << 8 * (4 - itemsize))
 
 
-def can_split(rows: FloatArray, scale: float) -> bool:
-    """Whether rows (n, d) have exact places on a grid: none outside of its ball, the scale a power of two."""
+def remainder_width(lead: int, itemsize: int) -> int:
+    """Float32 numbers that take as many bytes as the remainders of `lead` coordinates."""
+    return ((4 - itemsize) * lead + 3) // 4
+
+
+def can_split(rows: FloatArray, scale: float, dtype: Any) -> bool:
+    """Whether rows (n, d) have exact places on a grid: all inside of it, and the scale a power of two."""
     if rows.dtype != np.float32 or np.frexp(scale)[0] != 0.5:
         return False
-    squares = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
-    return bool(np.sqrt(squares.max(initial=0)) * scale <= RADIUS)
+    if dtype == np.int16:
+        squares = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
+        return bool(np.sqrt(squares.max(initial=0)) * scale <= RADIUS)
+    return bool(max(rows.max(initial=0), -rows.min(initial=0)) * scale <= BOX)
 
 
-def split(rows: FloatArray, lead: int, scale: float) -> tuple[IntArray, FloatArray]:
-    """`grid` (n, lead) and `rest` of float32 rows (n, D) that `can_split`, with unit 1 / (2^16 scale)."""
-    n, width = rows.shape
-    grid = np.empty((n, lead), dtype=np.int16)
-    rest = np.empty((n, halves(lead) + width - lead), dtype=np.float32)
-    low, factor = rest.view(np.int16), np.float32(LEVELS * scale)
-    low[:, lead : 2 * halves(lead)] = 0
-    for start in range(0, n, AT_ONCE):
-        batch = slice(start, start + AT_ONCE)
-        rest[batch, halves(lead) :] = rows[batch, lead:]
-        whole = np.rint(rows[batch, :lead] * factor).astype(np.int32)
-        low[batch, :lead] = whole.astype(np.int16)  # the last 16 bits, of which the first is a sign
-        whole -= low[batch, :lead]
-        grid[batch] = whole >> 16
+def split(rows: FloatArray, lead: int, scale: float, dtype: Any) -> tuple[IntArray, FloatArray]:
+    """`grid` (n, lead) and `rest` of float32 rows (n, D) that `can_split`, with unit 1 / (levels scale)."""
+    grid = np.empty((len(rows), lead), dtype=dtype)
+    (n, width), size = rows.shape, grid.itemsize
+    first = remainder_width(lead, size)
+    rest = np.empty((n, first + width - lead), dtype=np.float32)
+    factor = np.float32(levels(size) * scale)
+    write_split(rows, factor, grid, rest.view(np.int16), rest.view(np.int8), rest, first)
     return grid, rest
+
+
+@compiled(allocates=False)
+def write_split(
+    rows: FloatArray,
+    factor: float,
+    grid: IntArray,
+    low: IntArray,
+    middle: IntArray,
+    rest: FloatArray,
+    first: int,
+) -> None:
+    """Fill `grid` and `rest` of `split`; `low` and `middle` are the memory of `rest`.
+
+    A cast to fewer bits keeps the last ones, of which the first is a sign.
+    """
+    lead = grid.shape[1]
+    for i in range(len(rows)):
+        row, high, last, between = rows[i], grid[i], low[i], middle[i]
+        for c in range(lead):
+            whole = np.int32(np.rint(row[c] * factor))
+            last[c] = np.int16(whole)
+            whole = np.int32(whole - np.int32(last[c])) >> 16
+            if grid.itemsize == 1:
+                between[2 * lead + c] = np.int8(whole)
+                whole = np.int32(whole - np.int32(between[2 * lead + c])) >> 8
+            high[c] = whole
+        for c in range((4 - grid.itemsize) * lead, 4 * first):
+            between[c] = 0
+        for c in range(first, rest.shape[1]):
+            rest[i, c] = row[lead + c - first]
 
 
 @inlined(fastmath={"nsz", "contract", "reassoc"})
@@ -100,6 +138,7 @@ def squared_distance(
     row: int,
     points: FloatArray,
     low: IntArray,
+    middle: IntArray,
     grid: IntArray,
     unit: float,
     limit: float,
@@ -108,11 +147,15 @@ def squared_distance(
     total, lead, start = query.dtype.type(0), grid.shape[1], 0
     if lead > 0:
         high, less, step = grid[row], low[row][:lead], query.dtype.type(unit)
+        more = middle[row][2 * lead : 3 * lead]
         for c in range(lead):
-            whole = np.int32(np.int32(np.int32(high[c]) * np.int32(LEVELS)) + np.int32(less[c]))
+            whole = np.int32(high[c])
+            if grid.itemsize == 1:
+                whole = np.int32(np.int32(whole * np.int32(MIDDLE)) + np.int32(more[c]))
+            whole = np.int32(np.int32(whole * np.int32(LOW)) + np.int32(less[c]))
             gap = query[c] - step * query.dtype.type(whole)
             total += gap * gap
-    others, point = query[lead:], points[row][(lead + 1) // 2 :]
+    others, point = query[lead:], points[row][((4 - grid.itemsize) * lead + 3) // 4 :]
     while start < len(others) and total <= limit:
         # With slices the inner loop compiles to vector instructions.
         part, other = others[start : start + STEP], point[start : start + STEP]

@@ -1,0 +1,60 @@
+"""What a search is asked for, how it is carried out, and what was measured of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from manylens.reprs import result_table
+from manylens.typing import FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class SearchPlan:
+    """Numbers of leading coordinates and of candidates that a search uses."""
+
+    n_leading: int
+    candidates_per_neighbor: float
+    prove: bool = False  # whether to prove each result exact, or to continue the search
+    bits: int = 16  # per leading coordinate of a graph
+
+
+@dataclass(frozen=True)
+class SearchRequest:
+    """Settings that the user asks for; None lets the calibration choose."""
+
+    n_neighbors: int
+    recall: float
+    n_leading: int | None
+    n_candidates: int | None
+    n_jobs: int | None
+    verbose: bool = False
+    any_backend: bool = False  # whether the calibration may scan where a graph would be slower
+
+
+@dataclass(frozen=True)
+class MeasuredRecall:
+    """Recall of an index, measured by `fit` with rows of the base that its calibration did not use."""
+
+    recall: float  # fraction of the nearest rows in the space that the search finds
+    standard_error: float
+    reachable: float  # the same for an exact search by the coordinates that the index keeps
+    space: str  # "input", or "modules" if the input has no distances
+    n_queries: int
+    n_neighbors: int
+
+    _repr_html_ = result_table
+
+
+class Ranks(NamedTuple):
+    """Ranks of the exact neighbors on leading coordinates, as from `ranks_on_leading`."""
+
+    widths: IntArray  # (w,)
+    ranks: IntArray  # (w, s, k)
+
+
+class CalibrationQueries(NamedTuple):
+    """Queries for calibration."""
+
+    coordinates: FloatArray  # (s, D)
+    own: IntArray | None  # (s,), the queries' row numbers if they are rows of the base
