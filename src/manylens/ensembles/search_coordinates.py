@@ -478,11 +478,11 @@ def composite_axes(Z: Rows, widths: tuple[int, ...]) -> CompositeAxes:
     sample, moments = Z, Moments(width)
     if n > n_sampled:
         sample = Z[np.sort(np.random.default_rng(0).choice(n, n_sampled, replace=False))]
-    for batch in batches_of(sample):
-        moments.update(dense(times_power(sample[batch], -before)))
-    covariance = moments.covariance()
-    whole = frame_around(before, moments.mean, float(np.trace(covariance)))
-    with one_blas_thread(width <= SMALL_ORDER):
+    with one_blas_thread(width <= SMALL_ORDER):  # on busy cores, threads of BLAS wait longer than they work
+        for batch in batches_of(sample):
+            moments.update(dense(times_power(sample[batch], -before)))
+        covariance = moments.covariance()
+        whole = frame_around(before, moments.mean, float(np.trace(covariance)))
         axes = leading_eigenpairs(covariance)[1]
     return CompositeAxes(widths, whole, axes)
 
