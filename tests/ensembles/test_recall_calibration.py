@@ -12,7 +12,6 @@ from manylens.ensembles.recall_calibration import (
     calibration_queries,
     choose_faiss_plan,
     choose_leading_plan,
-    count_below,
     exact_neighbors,
     fewest_candidates,
     is_enough,
@@ -54,13 +53,6 @@ def test_neighbors_of_rows_and_of_queries_are_scikit_learns():
     np.testing.assert_array_equal(
         np.sort(of_queries), np.sort(search.kneighbors(queries, return_distance=False))
     )
-
-
-def test_counts_equal_a_comparison_with_every_limit():
-    rng = np.random.default_rng(0)
-    scores, limits = rng.integers(0, 9, (3, 5, 40)), np.sort(rng.integers(0, 9, (3, 5, 4)), axis=2)
-    literal = np.sum(scores[:, :, None, :] < limits[:, :, :, None], axis=3)
-    np.testing.assert_array_equal(count_below(scores, limits), literal)
 
 
 def share_found(points, queries, n_leading, n_candidates, k):

@@ -9,6 +9,7 @@ from manylens.native.nearest import (
     SAMPLE,
     TILE,
     complete_lists,
+    count_below,
     drop_self,
     limits_from_first_rows,
     limits_from_sample,
@@ -22,6 +23,20 @@ from manylens.native.nearest import (
     score_rows,
 )
 from tests.native.plain_python import forms
+
+
+@forms(count_below)
+@pytest.mark.parametrize("n", [1, 64, 150])
+def test_counts_of_scores_below_limits_equal_a_comparison_with_every_limit(loop, n):
+    rng = np.random.default_rng(0)
+    products, norms = rng.integers(-9, 9, (5, n)).astype(np.float32), rng.integers(0, 9, n).astype(np.float32)
+    limits = np.sort(rng.integers(-9, 18, (5, 4)), axis=1).astype(np.float32)
+    before = rng.integers(0, 9, (5, n)).astype(np.float32)
+    scores, counts = before.copy(), np.zeros((5, 4), dtype=np.int64)
+    loop(products, norms, limits, scores, counts)
+    np.testing.assert_array_equal(scores, before + products + norms)
+    literal = np.sum(scores[:, None, :] < limits[:, :, None], axis=2)
+    np.testing.assert_array_equal(np.cumsum(counts, axis=1), literal)
 
 
 @forms(note_below)

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from manylens.native.nearest import NO_BOUNDS, LeadingColumns, distance_arguments, rank, score_rows
 from manylens.native.search_graph import BOX, RADIUS, coarse_scale, grid_scale, to_grid
-from manylens.native.split_rows import SplitRows, can_split, levels, remainder_width, split, write_split
+from manylens.native.split_rows import AT_ONCE, SplitRows, can_split, levels, remainder_width, split
 from tests.native.plain_python import forms
 
 
@@ -129,19 +129,18 @@ def test_rows_without_an_exact_place_on_the_grid_are_not_split(dtype):
         assert grid_scale(far) * reach == pytest.approx(RADIUS, rel=0.1)
 
 
-@forms(write_split)
 @BITS
 @pytest.mark.parametrize("lead", [1, 3, 6])
-def test_parts_add_up_to_whole_numbers_of_units(loop, lead, dtype):
-    rows = falling(7, 6, 1.3, 4)
+@pytest.mark.parametrize("n", [7, AT_ONCE + 3])
+def test_parts_add_up_to_whole_numbers_of_units(n, lead, dtype):
+    rows = falling(n, 6, 1.3, 4)
     scale, size = scale_of(rows[:, :lead], dtype), np.dtype(dtype).itemsize
-    first = remainder_width(lead, size)
-    grid, rest = np.empty((7, lead), dtype=dtype), np.empty((7, first + 6 - lead), dtype=np.float32)
-    low, middle, factor = rest.view(np.int16), rest.view(np.int8), np.float32(levels(size) * scale)
-    loop(rows, factor, grid, low, middle, rest, first)
+    grid, rest = split(rows, lead, scale, dtype)
+    low, middle, first = rest.view(np.int16), rest.view(np.int8), remainder_width(lead, size)
     whole = grid.astype(np.int64)
     if size == 1:
         whole = 256 * whole + middle[:, 2 * lead : 3 * lead]
-    np.testing.assert_array_equal(2**16 * whole + low[:, :lead], np.rint(rows[:, :lead] * factor))
+    units = np.rint(rows[:, :lead] * np.float32(levels(size) * scale))
+    np.testing.assert_array_equal(2**16 * whole + low[:, :lead], units)
     assert not middle[:, (4 - size) * lead : 4 * first].any()
     np.testing.assert_array_equal(rest[:, first:], rows[:, lead:])

@@ -20,7 +20,7 @@ from manylens.ensembles.search_plans import (
     SearchPlan,
     SearchRequest,
 )
-from manylens.native.nearest import drop_self, largest_norm, nearest
+from manylens.native.nearest import count_below, drop_self, largest_norm, nearest
 from manylens.native.search_graph import Progress, coarse_scale
 from manylens.native.threads import one_blas_thread
 from manylens.typing import BoolArray, FloatArray, IntArray
@@ -434,42 +434,23 @@ def ranks_on_leading(
     points: FloatArray, queries: CalibrationQueries, neighbors: IntArray, widths: IntArray
 ) -> IntArray:
     """Ascending ranks (w, s, k) of the neighbors for each number of leading coordinates."""
-    sought = np.ascontiguousarray(queries.coordinates, dtype=np.float32)
-    parts = [slice(start, stop) for start, stop in zip([0, *widths[:-1]], widths, strict=True)]
-    nearer = np.zeros((len(widths), *neighbors.shape), dtype=np.int64)
+    sought = np.ascontiguousarray(queries.coordinates[:, : widths[-1]], dtype=np.float32)
+    starts = [0, *widths[:-1]]
+    parts = [slice(start, stop) for start, stop in zip(starts, widths, strict=True)]
+    near, center = points[neighbors, : widths[-1]].astype(np.float64), sought[:, None].astype(np.float64)
+    exact = np.cumsum(np.add.reduceat(near * (near - 2 * center), starts, axis=2), axis=2).transpose(2, 0, 1)
+    itself = -np.cumsum(np.add.reduceat(center**2, starts, axis=2), axis=2).transpose(2, 0, 1)
+    # Do not count duplicates of a neighbor as nearer: their scores differ only by rounding.
+    slack = 1e-6 * (np.abs(exact) + np.einsum("ij,ij->i", *2 * [queries.coordinates])[:, None])
+    limits = np.sort(exact - slack, axis=2).astype(np.float32)
+    counts = np.zeros(limits.shape, dtype=np.int64)
+    doubled = -2 * sought
     with one_blas_thread():
-        limits = np.stack(
-            [partial_scores(sought[i : i + 1], points[own], parts)[:, 0] for i, own in enumerate(neighbors)],
-            axis=1,
-        )
-        limits.sort(axis=2)
-        # Do not count duplicates of a neighbor as nearer: their scores differ only by rounding.
-        limits -= 1e-6 * (np.abs(limits) + np.einsum("ij,ij->i", sought, sought)[:, None])
         for batch in gen_batches(len(points), AT_ONCE):
-            nearer += count_below(partial_scores(sought, points[batch], parts), limits)
-        for i, row in enumerate([] if queries.own is None else queries.own):
-            itself = partial_scores(sought[i : i + 1], points[row : row + 1], parts)
-            nearer[:, i] -= itself[:, 0] < limits[:, i]
-    return nearer + 1
-
-
-def count_below(scores: FloatArray, limits: FloatArray) -> IntArray:
-    """Number of scores (w, s, b) below each of the ascending limits (w, s, k), (w, s, k)."""
-    k = limits.shape[2]
-    hits = np.flatnonzero(scores < limits[:, :, -1:])  # few: most rows are farther than all neighbors
-    line = hits // scores.shape[2]
-    place = np.sum(scores.ravel()[hits, None] >= limits.reshape(-1, k)[line], axis=1)
-    counts = np.bincount(line * k + place, minlength=limits.size).reshape(limits.shape)
-    return np.cumsum(counts, axis=2)
-
-
-def partial_scores(queries: FloatArray, points: FloatArray, parts: list[slice]) -> FloatArray:
-    """|b|² - 2 q.b on the coordinates up to the end of each part, (len(parts), s, b)."""
-    scores = np.empty((len(parts), len(queries), len(points)), dtype=np.float32)
-    for i, part in enumerate(parts):
-        rows = points[:, part].astype(np.float32, copy=False)
-        np.matmul(-2 * queries[:, part], rows.T, out=scores[i])
-        scores[i] += np.einsum("ij,ij->i", rows, rows)
-        if i:
-            scores[i] += scores[i - 1]
-    return scores
+            scores = np.zeros((len(sought), len(points[batch])), dtype=np.float32)
+            for part, limit, count in zip(parts, limits, counts, strict=True):
+                rows = points[batch, part].astype(np.float32, copy=False)
+                norms = np.einsum("ij,ij->i", rows, rows)
+                count_below(doubled[:, part] @ rows.T, norms, limit, scores, count)
+    nearer = np.cumsum(counts, axis=2) - (0 if queries.own is None else itself < limits)
+    return np.asarray(nearer + 1)

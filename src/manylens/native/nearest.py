@@ -238,6 +238,31 @@ def note_below(
         counts[i] = size
 
 
+@compiled(allocates=False)
+def count_below(
+    products: FloatArray, norms: FloatArray, limits: FloatArray, scores: FloatArray, counts: IntArray
+) -> None:
+    """Add products (s, b) and norms (b,) to scores, and count in how many the limits (s, k) are first above.
+
+    The limits of a query are ascending; cumulative sums of the counts (s, k) are the scores below each.
+    """
+    last = limits.shape[1] - 1
+    for i in range(scores.shape[0]):
+        limit = limits[i, last]
+        for start in range(0, scores.shape[1], STEP):
+            product, norm = products[i, start : start + STEP], norms[start : start + STEP]
+            score, hits = scores[i, start : start + STEP], 0
+            for j in range(len(score)):  # without branches, as most rows are farther than all neighbors
+                score[j] += product[j] + norm[j]
+                hits += score[j] < limit
+            for j in range(len(score) if hits else 0):
+                if score[j] < limit:
+                    place = 0
+                    while score[j] >= limits[i, place]:
+                        place += 1
+                    counts[i, place] += 1
+
+
 def smallest(keys: FloatArray, rows: IntArray, m: int) -> tuple[FloatArray, IntArray]:
     """The m smallest keys of each line and their rows, ascending; ties in any order."""
     if m < keys.shape[1]:

@@ -12,11 +12,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from manylens.native.compiling import compiled, inlined
+from manylens.native.compiling import inlined
 from manylens.native.search_graph import BOX, RADIUS
 from manylens.typing import FloatArray, IntArray
 
 STEP = 64  # coordinates between two tests of a limit
+AT_ONCE = 256  # rows that are split at a time
 LOW = 1 << 16  # levels of the last 16 bits
 MIDDLE = 1 << 8  # levels of the 8 bits before them
 NO_GRID, NO_LOW = np.empty((0, 0), dtype=np.int8), np.empty((0, 0), dtype=np.int16)
@@ -93,43 +94,21 @@ def can_split(rows: FloatArray, scale: float, dtype: Any) -> bool:
 def split(rows: FloatArray, lead: int, scale: float, dtype: Any) -> tuple[IntArray, FloatArray]:
     """`grid` (n, lead) and `rest` of float32 rows (n, D) that `can_split`, with unit 1 / (levels scale)."""
     grid = np.empty((len(rows), lead), dtype=dtype)
-    (n, width), size = rows.shape, grid.itemsize
-    first = remainder_width(lead, size)
-    rest = np.empty((n, first + width - lead), dtype=np.float32)
-    factor = np.float32(levels(size) * scale)
-    write_split(rows, factor, grid, rest.view(np.int16), rest.view(np.int8), rest, first)
+    first = remainder_width(lead, grid.itemsize)
+    rest = np.empty((len(rows), first + rows.shape[1] - lead), dtype=np.float32)
+    low, middle = rest.view(np.int16)[:, :lead], rest.view(np.int8)
+    factor = np.float32(levels(grid.itemsize) * scale)
+    for start in range(0, len(rows), AT_ONCE):  # these stay in the cache
+        b = slice(start, start + AT_ONCE)
+        whole = np.rint(rows[b, :lead] * factor).astype(np.int32)
+        low[b] = whole  # a cast to fewer bits keeps the last ones, of which the first is a sign
+        whole = (whole - low[b]) >> 16
+        if grid.itemsize == 1:
+            middle[b, 2 * lead : 3 * lead] = whole
+            whole = (whole - middle[b, 2 * lead : 3 * lead]) >> 8
+        middle[b, (4 - grid.itemsize) * lead : 4 * first] = 0
+        grid[b], rest[b, first:] = whole, rows[b, lead:]
     return grid, rest
-
-
-@compiled(allocates=False)
-def write_split(
-    rows: FloatArray,
-    factor: float,
-    grid: IntArray,
-    low: IntArray,
-    middle: IntArray,
-    rest: FloatArray,
-    first: int,
-) -> None:
-    """Fill `grid` and `rest` of `split`; `low` and `middle` are the memory of `rest`.
-
-    A cast to fewer bits keeps the last ones, of which the first is a sign.
-    """
-    lead = grid.shape[1]
-    for i in range(len(rows)):
-        row, high, last, between = rows[i], grid[i], low[i], middle[i]
-        for c in range(lead):
-            whole = np.int32(np.rint(row[c] * factor))
-            last[c] = np.int16(whole)
-            whole = np.int32(whole - np.int32(last[c])) >> 16
-            if grid.itemsize == 1:
-                between[2 * lead + c] = np.int8(whole)
-                whole = np.int32(whole - np.int32(between[2 * lead + c])) >> 8
-            high[c] = whole
-        for c in range((4 - grid.itemsize) * lead, 4 * first):
-            between[c] = 0
-        for c in range(first, rest.shape[1]):
-            rest[i, c] = row[lead + c - first]
 
 
 @inlined(fastmath={"nsz", "contract", "reassoc"})
