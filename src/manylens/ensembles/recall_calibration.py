@@ -402,7 +402,7 @@ def exact_neighbors(
     rows: IntArray = np.empty((len(sought), 0), np.int64)
     width = sought.shape[1]
     if isinstance(points, np.ndarray):
-        width = min(max(DEFAULT_LEADING, leading_width(sought, PROVING_SHARE)), width)
+        width = proving_width(sought)
     for batch in gen_batches(len(points), IN_A_SCAN):
         some = points[batch]
         finder = LeadingScan(some, width, largest_norm(some))
@@ -416,10 +416,11 @@ def exact_neighbors(
     return np.sqrt(distances), rows
 
 
-def leading_width(rows: FloatArray, share: float) -> int:
-    """The fewest leading columns of rows (n, d) with this share of their sum of squares."""
-    squares = np.cumsum(np.einsum("ij,ij->j", rows, rows, dtype=np.float64))
-    return min(int(np.searchsorted(squares, share * squares[-1])) + 1, len(squares))
+def proving_width(queries: FloatArray) -> int:
+    """Number of leading columns of queries (n, d) with most of their squares, but not a few only."""
+    squares = np.cumsum(np.einsum("ij,ij->j", queries, queries, dtype=np.float64))
+    enough = int(np.searchsorted(squares, PROVING_SHARE * squares[-1])) + 1
+    return min(max(DEFAULT_LEADING, enough), len(squares))
 
 
 def as_near(found: FloatArray, exact: FloatArray) -> BoolArray:

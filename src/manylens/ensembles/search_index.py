@@ -23,7 +23,7 @@ from manylens.ensembles.finders import (
     rank_leading,
 )
 from manylens.ensembles.graph_finder import GraphFinder
-from manylens.ensembles.recall_calibration import DEFAULT_LEADING
+from manylens.ensembles.recall_calibration import proving_width
 from manylens.ensembles.search_coordinates import CompositeAxes, base_columns, check_near
 from manylens.ensembles.search_plans import SearchPlan
 from manylens.ensembles.split_storage import StoredSplit, stored_split
@@ -281,18 +281,20 @@ class SearchIndex(CheckedState):
             return None
         return Neighbors(self.to_module_units(distances), rows, np.zeros(1, dtype=bool))
 
-    @property
-    def scanner(self) -> ScanFinder:
-        """A finder that scans leading coordinates, for filters and radius searches."""
+    def scanner(self, queries: FloatArray) -> ScanFinder:
+        """A finder that scans the leading coordinates of the rows, for filters and radius searches.
+
+        With most of the squares of the queries (m, D), they bound the distances well.
+        """
         finder = self.finders[0]
-        width = min(max(DEFAULT_LEADING, self.plan.n_leading), self.points.shape[1])
-        if self.method != "paper" and isinstance(finder, ScanFinder) and finder.shape[1] == width:
+        width = proving_width(queries)
+        if self.method != "paper" and isinstance(finder, ScanFinder) and finder.shape[1] >= width:
             return finder
         return LeadingScan(self.points, width, self.reach)
 
     def _search_chosen(self, queries: FloatArray, k: int, n_jobs: int | None, chosen: IntArray) -> Lists:
         """Squared distances and rows of the k nearest of the chosen rows, exactly."""
-        scanner = self.scanner
+        scanner = self.scanner(queries)
         leading = queries[:, : scanner.shape[1]]
         return scanner.nearest(leading, queries, self.points, k, n_jobs, chosen)
 
@@ -300,8 +302,8 @@ class SearchIndex(CheckedState):
         self, coordinates: FloatArray, radius: float, n_jobs: int | None, chosen: IntArray | None = None
     ) -> list[Lists]:
         """Distances up to a radius, ascending, and rows, for each query in the frame of the axes."""
-        finder = self.scanner
         queries = np.ascontiguousarray(coordinates, dtype=self.points.dtype)
+        finder = self.scanner(queries)
         leading = queries[:, : finder.shape[1]]
         scaled = float(np.ldexp(radius, -self.axes.frame.exponent))
         found = finder.within(leading, queries, self.points, scaled, n_jobs, chosen)
