@@ -6,17 +6,29 @@ from numpy.testing import assert_array_equal
 
 from manylens.native import graph_building
 from manylens.native.graph_building import (
+    FEWEST,
     LANES,
     add_upper_links,
     centers_by_graph,
     finds_rows,
+    found_rows,
     link_all,
     nearest_centers,
     nearest_in_groups,
     take_nearest,
+    with_lost_rows,
     write_nearest,
 )
-from manylens.native.search_graph import DEGREE, NOT_HIDDEN, add_links, grid_scale, to_grid, walk_graph
+from manylens.native.search_graph import (
+    DEGREE,
+    NOT_HIDDEN,
+    add_links,
+    add_rows,
+    entry_count,
+    grid_scale,
+    to_grid,
+    walk_graph,
+)
 
 ORDER = np.random.default_rng(1).permutation(5000).astype(np.int32)
 
@@ -174,3 +186,19 @@ def test_rows_that_are_linked_already_are_not_linked_again(points):
     assert sorted(links[0][links[0] >= 0]) == [5, 6, 7, 8]
     add_links(points, links, np.array([0]), np.array([8, 9], dtype=np.int32), np.array([0, 2]))
     assert sorted(links[0][links[0] >= 0]) == [5, 6, 7, 8, 9]
+
+
+def test_rows_that_no_link_leads_to_become_entries():
+    rng = np.random.default_rng(0)
+    near, far = rng.integers(-50, 50, (300, 4)), rng.integers(5000, 5100, (40, 4))
+    points = np.concatenate([near, far]).astype(np.int16)
+    links = np.full((340, DEGREE), -1, dtype=np.int32)
+    entries = add_rows(points[:300], links[:300], np.empty(0, np.int32), np.arange(300, dtype=np.int32), 1)
+    new = np.arange(300, 340, dtype=np.int32)  # without links from or to them
+    lost = ~found_rows(points, links, entries, new, FEWEST)
+    assert lost.all()
+    more = with_lost_rows(points, links, entries, new)
+    assert len(entries) < len(more) <= 2 * entry_count(340)
+    added = np.setdiff1d(more, entries)
+    assert found_rows(points, links, more, added, FEWEST).all()
+    assert_array_equal(with_lost_rows(points, links, more, added), more)

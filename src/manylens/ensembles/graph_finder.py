@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from manylens.ensembles.finders import GrowingRows, Lists, by_blocks
-from manylens.native.graph_building import link_all
+from manylens.native.graph_building import link_all, with_lost_rows
 from manylens.native.nearest import rerank
 from manylens.native.one_query import search_one
 from manylens.native.search_graph import (
@@ -98,8 +98,9 @@ class GraphFinder(CheckedState):
         new = (before + np.random.default_rng(SEED).permutation(len(rows))).astype(np.int32)
         links = np.full((before + len(rows), DEGREE), -1, dtype=np.int32)
         links[:before] = self._links.array
-        finder._entries = add_rows(finder._points.array, links, self._entries, new, n_jobs)
+        entries = add_rows(finder._points.array, links, self._entries, new, n_jobs)
         finder._links = GrowingRows(links)
+        finder._entries = with_lost_rows(finder._points.array, links, entries, new)
         return finder
 
     def without(self, removed: IntArray, n_jobs: int | None = None) -> GraphFinder:

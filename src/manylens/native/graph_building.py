@@ -24,7 +24,7 @@ from manylens.native.search_graph import (
     walk_graph,
 )
 from manylens.native.threads import over_blocks
-from manylens.typing import FloatArray, IntArray
+from manylens.typing import BoolArray, FloatArray, IntArray
 
 IN_BULK = 4096  # from this many rows on, this is faster than adding rows one by one
 GROUPS = 6  # groups that a row joins; more groups find more of its nearest rows than larger groups do
@@ -39,6 +39,7 @@ SLACK = 1.4  # as in `search_graph`; these candidates are fewer and nearer than 
 PROBES, PROBE_BEAM = 1000, 32  # rows that are searched for at the end, and the beam of these searches
 BEAM_ROWS, MOST_PROBED = 1_000_000, 128  # the beam grows with every million rows, up to this
 FOUND = 0.98  # share of the probes that has to be found
+FEWEST = 10  # beam of searches for rows that were added, about the smallest that a search uses
 AT_ONCE = 256  # rows compared with all centers at once
 LANES = 32  # columns of scores j, j + 32, j + 64, ... form a lane
 INFINITE, NONE = np.int32(0x7F800000), np.int32(0x7FFFFFFF)  # bits of infinity, and more
@@ -94,8 +95,19 @@ def finds_rows(points: IntArray, links: IntArray, entries: IntArray, rows: IntAr
     Many small groups of rows, far from each other, have too few links between them.
     """
     beam = min(MOST_PROBED, PROBE_BEAM * max(1, len(points) // BEAM_ROWS))
+    return bool(np.mean(found_rows(points, links, entries, rows, beam)) >= FOUND)
+
+
+def found_rows(points: IntArray, links: IntArray, entries: IntArray, rows: IntArray, beam: int) -> BoolArray:
+    """Which rows (s,), or copies of them, searches for them find."""
     found = walk_graph(points, links, entries, points[rows], NOT_HIDDEN, beam)[:, 0]
-    return bool(np.mean((points[found] == points[rows]).all(axis=1)) >= FOUND)
+    return np.asarray((points[found] == points[rows]).all(axis=1))
+
+
+def with_lost_rows(points: IntArray, links: IntArray, entries: IntArray, new: IntArray) -> IntArray:
+    """The entries and some of the new rows (s,) that searches do not find, because few links lead there."""
+    some = new[: min(PROBES, max(0, 2 * entry_count(len(points)) - len(entries)))]
+    return np.concatenate([entries, some[~found_rows(points, links, entries, some, FEWEST)]])
 
 
 def nearest_centers(points: IntArray, centers: IntArray, count: int, n_jobs: int | None) -> IntArray:
