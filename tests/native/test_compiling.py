@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from numba import njit
 from numba.core import event
 
 import manylens
@@ -61,6 +62,13 @@ def test_a_change_in_any_file_of_the_folder_discards_the_cache(tmp_path):
     assert result() == "2\n"
     (package / "inner.py").write_text((package / "inner.py").read_text().replace("x + 1", "x + 2"))
     assert result() == "3\n"
+
+
+def test_functions_of_other_libraries_without_a_module_are_compiled():
+    source = {}
+    exec("def twice(x):\n    return 2 * x", source)  # pynndescent makes such functions
+    source["twice"].__module__ = None
+    assert njit(source["twice"])(21) == 42
 
 
 def test_a_long_compilation_is_announced_once(caplog, monkeypatch):

@@ -93,7 +93,8 @@ class _Listener(event.Listener):
             event.register("numba:compile", cls._installed)  # type: ignore[no-untyped-call]
 
     def on_start(self, event: event.Event) -> None:
-        ours = event.data["dispatcher"].py_func.__module__.startswith("manylens.")
+        function = getattr(event.data["dispatcher"], "py_func", None)  # perhaps of a library without modules
+        ours = str(getattr(function, "__module__", None)).startswith("manylens.")
         self._depth += 1
         if ours and gc.isenabled():
             self._paused = True
