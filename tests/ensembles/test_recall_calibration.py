@@ -7,7 +7,9 @@ from manylens import ModularAutoencoder, ModuleNeighbors, retrieval_precision
 from manylens.ensembles.graph_finder import GraphFinder
 from manylens.ensembles.recall_calibration import (
     COARSE,
+    DEFAULT_LEADING,
     FINE,
+    PROVING_SHARE,
     as_near,
     calibration_queries,
     choose_faiss_plan,
@@ -15,6 +17,7 @@ from manylens.ensembles.recall_calibration import (
     exact_neighbors,
     fewest_candidates,
     is_enough,
+    proving_width,
     ranks_on_leading,
     rounding_error,
 )
@@ -53,6 +56,18 @@ def test_neighbors_of_rows_and_of_queries_are_scikit_learns():
     np.testing.assert_array_equal(
         np.sort(of_queries), np.sort(search.kneighbors(queries, return_distance=False))
     )
+
+
+@pytest.mark.parametrize("width", [5, 96, 300])
+@pytest.mark.parametrize("decay", [0.5, 1.0])
+def test_the_proving_width_holds_most_squares_and_no_more_columns_than_needed(width, decay):
+    queries = rows_of_spectrum(40, decay ** np.arange(width))
+    squares = np.cumsum(np.sum(queries.astype(float) ** 2, axis=0))
+    found = proving_width(queries)
+    assert squares[found - 1] >= PROVING_SHARE * squares[-1]
+    assert found <= DEFAULT_LEADING or squares[found - 2] < PROVING_SHARE * squares[-1]
+    assert min(width, DEFAULT_LEADING) <= found <= width
+    assert proving_width(0 * queries) == min(width, DEFAULT_LEADING)
 
 
 def share_found(points, queries, n_leading, n_candidates, k):
