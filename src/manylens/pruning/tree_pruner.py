@@ -48,6 +48,7 @@ LEAST_TREES = 64
 SHARE = 8  # an eighth of the trees of a forest is pruned, but at least LEAST_TREES
 MOST_ENTRIES = 2**25  # most rows x trees that fit uses; further rows are left out
 FAITHFUL = 0.01  # shrinkage with `guarantee`; small, because the scores of the ensemble have no noise
+COMPARED = 8  # trees in which rows are compared with those that the ensemble was fitted to
 HELD_OUT = 0.2  # share of the rows on which fit_ensemble prunes models without out-of-bag rows
 
 
@@ -272,7 +273,7 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
             unseen = None if unseen is None else np.ascontiguousarray(unseen[:, some])
         rows = comparable_rows(dense(X), whole.trees)
         leaves = row_leaves(rows, whole.trees, unseen, target)
-        if unseen is None and X.shape[0] == n and fitted_to(whole, leaves.node[:n]):
+        if unseen is None and X.shape[0] == n and fitted_to(whole, leaves.node.reshape(T, n)[:COMPARED]):
             again = ", or use fit_ensemble=True: it fits a copy to 80 % of the rows and prunes it on the rest"
             raise ValueError(
                 f"These are the rows that the {type(ensemble).__name__} was fitted to, and its errors on "
