@@ -160,7 +160,8 @@ def unless_first_trees(
     counts = evaluator.first_counts(fitting[-1] if fitting else stage)
     judged = evaluator.first_trees(counts)
     path, n_rows = evaluator.path_of(judged), len(losses)
-    n_classes = 0 if ensemble.classes is None else len(ensemble.classes)
+    # within limits, doubts cost more than they save: nothing larger may be kept instead
+    n_classes = len(ensemble.classes) if by_loss and ensemble.classes is not None else 0
 
     def lower(held_out: float, rows: FloatArray) -> bool:
         """Whether a model is better than the most trees, by the evidence that is needed."""
