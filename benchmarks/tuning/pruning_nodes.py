@@ -1,90 +1,130 @@
 """How the rules of TreePruner were chosen: `python -m benchmarks.tuning.pruning_nodes`.
 
-Forests are pruned on the tables of `CHOOSING`, never on those on which PrunedNodes judges. Options replace
-constants of the modules, for example `--set held_out_trials.PARTS=4 size_limits.MARGIN=1`.
+Forests are pruned on the tables of `CHOOSING`, never on those on which PrunedNodes judges. With `--boosting`,
+LightGBM and XGBoost are pruned on a quarter of the rows of `FEW_ROWS`, small draws of the same tables and
+generated ones with nearly separable classes, which `--few` uses for forests, too; "fresh" is then boosting
+stopped early at as many bytes. Options replace constants of the modules, for example
+`--set held_out_trials.PARTS=4 size_limits.MARGIN=1`, or
+`--boosting --rows 120 --set model_choice.EVIDENCE_BY_LOSS=0 model_choice.DOUBT=0` (no evidence).
 """
 
 import argparse
 import importlib
-import time
 import warnings
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
-from benchmarks.peers.pruning.tables import CHOOSING, VALUES, draw
-from manylens.pruning import TreePruner
+from benchmarks.peers.pruning.nodes import PrunedBoostingNodes, Table, ratio_error
+from benchmarks.peers.pruning.tables import CHOOSING, FEW_ROWS, VALUES
 
 TEST_ROWS = 4000
 
 
-def losses(model, rows):
-    """Test loss, and share of wrong classes."""
-    if not hasattr(model, "predict_proba"):
-        return float(np.mean((model.predict(rows.test) - rows.truth) ** 2)), 0.0
-    P = model.predict_proba(rows.test)
-    own = np.maximum(P[np.arange(len(P)), rows.truth], np.finfo(P.dtype).eps)
-    return float(-np.log(own).mean()), float(np.mean(P.argmax(axis=1) != rows.truth))
+class Outcome(NamedTuple):
+    """One draw of a table."""
+
+    smaller: float  # factor of bytes, or of nodes for boosting
+    whole: float  # test losses of the whole, the pruned and the fresh ensemble
+    pruned: float
+    fresh: float
+    held_out: float  # held_out_loss_
+    whole_held_out: float  # whole_loss_, whose error is mostly that of the rows that were drawn
+    errors: float  # rise of the share of wrong classes, in percent
+    seconds: float  # time of pruning relative to training
 
 
-def first_trees(forest, share):
-    """A fresh forest: as many of the trees as have this share of the nodes, at least one."""
-    sizes = np.cumsum([tree.tree_.node_count for tree in forest.estimators_])
-    few = type(forest)(**forest.get_params())
-    few.__dict__.update(forest.__dict__)
-    few.estimators_ = forest.estimators_[: max(1, int(np.searchsorted(sizes, share * sizes[-1], "right")))]
-    return few
-
-
-def one_draw(name, seed, most, n_trees):
-    """Factor of bytes, rise, rise of errors, loss relative to fresh, held-out loss relative to test, time."""
-    rows = draw(name, seed, most, TEST_ROWS)
-    make = RandomForestRegressor if name in VALUES else RandomForestClassifier
-    start = time.process_time()
-    forest = make(n_trees, random_state=seed).fit(rows.X, rows.y)
-    training = time.process_time() - start
-    start = time.process_time()
-    small = TreePruner(forest, random_state=seed).fit(rows.X, rows.y)
-    pruning = time.process_time() - start
-    whole, pruned = losses(forest, rows), losses(small, rows)
-    share = small.n_bytes_ / small.whole_bytes_
-    fresh = losses(first_trees(forest, share), rows)
-    return (
-        1 / share,
-        100 * (pruned[0] / whole[0] - 1),
-        100 * (pruned[1] - whole[1]),
-        100 * (pruned[0] / fresh[0] - 1),
-        100 * (small.held_out_loss_ / pruned[0] - 1),
-        pruning / training,
-    )
+def one_draw(name, seed, most, ensemble, held_out):
+    """The outcome of one draw of a table."""
+    table = Table(name, seed, ensemble, most, held_out, TEST_ROWS)
+    pruner = table.pruner
+    sizes = (pruner.whole_nodes_, pruner.n_nodes_) if held_out else (pruner.whole_bytes_, pruner.n_bytes_)
+    losses = (table.whole_loss, table.loss(pruner), table.loss(table.as_model(table.fresh())))
+    errors = 100 * table.rise_of_errors() if table.classes else 0.0
+    share = table.pruning_seconds / table.seconds
+    estimates = pruner.held_out_loss_, pruner.whole_loss_
+    return Outcome(sizes[0] / max(1, sizes[1]), *losses, *estimates, errors, share)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--boosting", action="store_true")
+    parser.add_argument("--few", action="store_true", help="use the tables of FEW_ROWS for forests, too")
     parser.add_argument("--rows", type=int, default=1000)
     parser.add_argument("--trees", type=int, default=500)
     parser.add_argument("--draws", type=int, default=3)
+    parser.add_argument("--first", type=int, default=0, help="number of the first draw")
     parser.add_argument("--set", nargs="*", default=[], metavar="MODULE.NAME=VALUE")
     options = parser.parse_args()
     for each in options.set:
         path, value = each.split("=")
         module, name = path.split(".")
         setattr(importlib.import_module(f"manylens.pruning.{module}"), name, float(value))
-    warnings.filterwarnings("ignore", message="No smaller model")
+    warnings.filterwarnings("ignore")
+    makers = [
+        lambda classes: (RandomForestClassifier if classes else RandomForestRegressor)(
+            options.trees, random_state=0
+        )
+    ]
+    if options.boosting:
+        makers = list(PrunedBoostingNodes(False).ensembles())
     print("table            smaller  rise %  errors  to fresh %  held-out/test %  time/training")
     found = []
-    for name in CHOOSING:
-        draws = np.array([one_draw(name, k, options.rows, options.trees) for k in range(options.draws)])
-        found.append(draws)
-        middle = np.append(np.median(draws[:, 0]), draws[:, 1:].mean(axis=0))
-        print("{:16} {:7.1f} {:7.2f} {:7.2f} {:11.2f} {:16.2f} {:14.2f}".format(name, *middle), flush=True)
-    smaller, rise, errors, to_fresh, held_out, seconds = np.concatenate(found).T
-    print(
-        f"median {np.median(smaller):.1f} times smaller, rise {np.median(rise):.2f} % (at most 1 % in "
-        f"{np.mean(rise <= 1):.2f}, largest {rise.max():.1f}), errors {errors.mean():+.2f} points,\n"
-        f"below fresh in {np.mean(to_fresh < 0):.2f} (largest {to_fresh.max():.1f} %), held-out loss "
-        f"{held_out.mean():+.1f} % of the test loss, time {np.median(seconds):.2f} of training"
+    for name in FEW_ROWS if options.boosting or options.few else CHOOSING:
+        for make in makers:
+            # threads cost more than they save on few rows
+            ensemble = make(name not in VALUES).set_params(n_jobs=1)
+            seeds = range(options.first, options.first + options.draws)
+            draws = [one_draw(name, seed, options.rows, ensemble, options.boosting) for seed in seeds]
+            found.append(Outcome(*np.array(draws).T))
+            print("{:16} {:7.1f} {:7.2f} {:7.2f} {:11.2f} {:16.2f} {:14.2f}".format(name, *row(found[-1])))
+    report(found)
+
+
+def row(table):
+    """Figures of one table: those of losses are ratios of sums over draws."""
+    ratios = [100 * ratio_error(a, b)[0] for a, b in losses_compared(table)]
+    return (
+        np.median(table.smaller),
+        *(ratios[0], table.errors.mean(), ratios[1], ratios[2]),
+        np.median(table.seconds),
     )
+
+
+def losses_compared(table):
+    """Pruned beside whole and fresh ensembles, and the held-out loss beside the test loss."""
+    return (table.pruned, table.whole), (table.pruned, table.fresh), (table.held_out, table.pruned)
+
+
+def report(tables):
+    """Print figures of all draws."""
+    every = Outcome(*(np.concatenate(each) for each in zip(*tables, strict=True)))
+    rise, to_fresh = (100 * (every.pruned / each - 1) for each in (every.whole, every.fresh))
+    above = max(ratio_error(table.pruned, table.fresh) for table in tables)
+    bias, of_whole = (
+        mean_of_tables(pairs)
+        for pairs in (
+            [(table.held_out, table.pruned) for table in tables],
+            [(table.whole_held_out, table.whole) for table in tables],
+        )
+    )
+    print(
+        f"{len(every.whole)} draws: median {np.median(every.smaller):.1f} times smaller, rise "
+        f"{np.median(rise):.2f} % (at most 1 % in {np.mean(rise <= 1):.3f}, largest {rise.max():.1f}), "
+        f"errors {every.errors.mean():+.2f} points,\n"
+        f"below fresh in {np.mean(to_fresh < 0):.3f}, more than 1 % above it in {np.mean(to_fresh > 1):.3f} "
+        f"(largest {to_fresh.max():.1f} %, mean log {np.mean(np.log1p(to_fresh / 100)):.3f}), worst table "
+        f"{100 * above[0]:+.1f} ± {100 * above[1]:.1f} %,\n"
+        f"held-out loss {bias} of the test loss (mean of tables; of the whole {of_whole}),\n"
+        f"time {np.median(every.seconds):.2f} of training"
+    )
+
+
+def mean_of_tables(pairs):
+    """Mean over tables of the relative error of estimates, and its standard error, in percent."""
+    errors = 100 * np.array([ratio_error(*pair) for pair in pairs])
+    return f"{errors[:, 0].mean():+.1f} ± {np.linalg.norm(errors[:, 1]) / len(errors):.1f} %"
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from sklearn.ensemble import (
 from manylens.datasets import make_friedman
 from manylens.pruning import TreePruner, model_choice, tree_pruner
 from manylens.pruning.held_out_trials import held_out_trials
-from manylens.pruning.model_choice import FOLDS, optimism
+from manylens.pruning.model_choice import DOUBT, FOLDS, doubted, optimism, stage_optimism
 from manylens.pruning.node_path import row_leaves
 from manylens.pruning.path_losses import Candidate, HeldOutEvaluator, first_sizes
 from manylens.pruning.pruned_ensemble import comparable_rows
@@ -92,6 +92,23 @@ def test_the_gain_of_all_rows_is_exact_for_an_excess_of_c_by_n(monkeypatch, n_ro
     gain = evaluator.gain_of_all_rows(candidate, [1.0, 0.5], known)
     assert known - gain == pytest.approx(1 + 7 / n_rows)
     assert evaluator.gain_of_all_rows(candidate._replace(shrinkage=np.inf), [1.0, 0.5], known) == 0
+
+
+def test_the_gain_of_all_rows_is_at_most_a_quarter_of_the_loss(monkeypatch):
+    evaluator, candidate = evaluator_of(48), Candidate(100, "identity", 3.0)
+    monkeypatch.setattr(
+        HeldOutEvaluator, "evaluate", lambda *_: [SimpleNamespace(loss=np.full((1, 48), 100.0))]
+    )
+    assert evaluator.gain_of_all_rows(candidate, [1.0], 2.0) == 0.5  # so that the loss cannot be negative
+
+
+def test_the_best_number_of_stages_is_flattered_if_rows_disagree_about_it():
+    evaluator = evaluator_of(60)
+    prefixes = evaluator.first_trees(evaluator.first_counts(100))
+    path = evaluator.path_of(prefixes)
+    assert 0 <= stage_optimism(evaluator, prefixes) <= path.rise_error[np.argmin(path.loss)]
+    one = prefixes._replace(loss=prefixes.loss[:1], wrong=prefixes.wrong[:1])
+    assert stage_optimism(evaluator, one) == pytest.approx(0, abs=1e-9)  # there is no choice
 
 
 def test_few_rows_gain_nothing():
@@ -173,3 +190,45 @@ def test_a_limit_does_not_choose_a_way_that_hardly_refits(share):
     new, truth = X[1500:], y[1500:]
     assert small.n_nodes_ <= most
     assert np.mean((small.predict(new) - truth) ** 2) < np.mean((boosting.predict(new) - truth) ** 2)
+
+
+@pytest.mark.parametrize("n_rows", [5, 50, 500])
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_the_best_of_models_that_are_never_wrong_allows_for_doubted_rows(n_rows, n_classes):
+    p = np.linspace(0.5, 1, 2 * (n_rows + 2) + 1)  # probability of the class of every row
+    losses = [doubted(np.full(n_rows, -np.log(each)), n_classes).mean() for each in p]
+    assert p[np.argmin(losses)] == pytest.approx(1 - DOUBT / (n_rows + 2))
+    assert np.all(np.isfinite(losses))
+
+
+def test_squared_errors_are_not_doubted():
+    losses = np.random.default_rng(0).uniform(size=9)
+    np.testing.assert_array_equal(doubted(losses, 0), losses)
+
+
+@pytest.mark.parametrize("kind", [GradientBoostingRegressor, GradientBoostingClassifier])
+def test_boosting_is_refitted_only_by_evidence_against_stopping_early_at_as_many_bytes(monkeypatch, kind):
+    seen, refits = [], 0
+    choose = tree_pruner.choose_refit
+    monkeypatch.setattr(tree_pruner, "choose_refit", lambda *given: seen.append(given[0]) or choose(*given))
+    for seed in range(6):
+        model, rows, target = few_rows(kind, seed)
+        small = TreePruner(model, loss=0.05, random_state=0).fit(rows, target)
+        sizes = first_sizes(find_format(model).read(model))
+        first = int(np.sum(sizes[:, 2] <= small.n_bytes_))
+        loss = seen[-1].path_of(seen[-1].first_trees(np.array([max(1, first)]))).loss[0]
+        refits += np.isfinite(small.shrinkage_)
+        assert small.held_out_loss_ <= loss + 1e-12 or np.isinf(small.shrinkage_)
+    assert refits
+    monkeypatch.setattr(model_choice, "EVIDENCE_BY_LOSS", np.inf)
+    new = make_friedman(50, random_state=9)[0]
+    for seed in range(6):
+        model, rows, target = few_rows(kind, seed)
+        small = TreePruner(model, loss=0.05, random_state=0).fit(rows, target)
+        if small.n_bytes_ >= first_sizes(find_format(model).read(model))[0, 2]:  # there is such a stage
+            name = "predict_proba" if hasattr(small, "predict_proba") else "predict"
+            stopped = list(getattr(model, f"staged_{name}")(new))[small.n_members_ - 1]
+            np.testing.assert_allclose(getattr(small, name)(new), stopped)
+        most = max(1, small.n_nodes_ // 2)
+        limited = TreePruner(model, loss=0.05, max_nodes=most, random_state=0).fit(rows, target)
+        assert limited.n_nodes_ <= most

@@ -231,7 +231,8 @@ def unsupported():
             category, y + 3 * (category[:, 6] % 2), categorical_feature=[6]
         ),
     )
-    yield "booster='dart'", xgboost.XGBRegressor(booster="dart", n_estimators=3).fit(X, y)
+    for booster in ("dart", "gblinear"):
+        yield f"booster='{booster}'", xgboost.XGBRegressor(booster=booster, n_estimators=3).fit(X, y)
     yield "objective='count:poisson'", xgboost.XGBRegressor(objective="count:poisson").fit(X, np.abs(y))
 
 

@@ -23,7 +23,11 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import manylens
 from manylens.datasets import make_friedman, make_shells
 from manylens.pruning import TreePruner, model_choice
+from manylens.pruning.node_path import row_leaves
+from manylens.pruning.pruned_ensemble import comparable_rows
+from manylens.pruning.pruned_trees import find_format
 from manylens.pruning.size_limits import SizeLimits
+from manylens.pruning.tree_ensembles import fitted_to
 
 X, y = make_friedman(700, random_state=0)
 new, truth = make_friedman(2000, random_state=1)
@@ -235,6 +239,18 @@ def test_rows_that_a_model_was_fitted_to_are_refused(ensemble):
         TreePruner(ensemble).fit(S, label)
     TreePruner(ensemble, max_nodes=50, random_state=0).fit(new_S[:300], new_label[:300])
     TreePruner(ensemble, max_nodes=50, fit_ensemble=True, random_state=0).fit(S, label)
+
+
+def test_few_rows_with_the_same_shares_of_leaves_are_not_taken_for_those_of_the_fit():
+    boosting = GradientBoostingRegressor(n_estimators=8, max_depth=2, random_state=0).fit(X, y)
+    whole = find_format(boosting).read(boosting)
+    at = row_leaves(comparable_rows(X, whole.trees), whole.trees, None, y[:, np.newaxis]).node.reshape(8, -1)
+    assert fitted_to(whole, at)
+    assert not fitted_to(whole, np.vstack([at[:7], np.full_like(at[7:], at[7, 0])]))  # not in one tree
+    leaves = np.unique(at[0])
+    equal = whole._replace(cover=np.where(np.isin(np.arange(len(whole.cover)), leaves), 5.0, 0.0))
+    assert not fitted_to(equal, np.repeat(leaves, 2)[np.newaxis])  # a chance of 8!/(2! 2! 2! 2! 4^8) = 0.038
+    assert fitted_to(equal, np.repeat(leaves, 200)[np.newaxis])
 
 
 def test_extra_trees_are_pruned_on_other_rows():

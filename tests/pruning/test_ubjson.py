@@ -1,4 +1,4 @@
-"""Reading UBJSON: all types of the specification that XGBoost may write, and what it does write."""
+"""Reading UBJSON: numbers and lists of all types of the specification, and the trees that XGBoost writes."""
 
 import json
 import struct
@@ -6,11 +6,8 @@ import struct
 import numpy as np
 import pytest
 
-from manylens.pruning.ubjson import read_ubjson
-
-
-def text(value):
-    return b"i" + bytes([len(value)]) + value.encode()
+from manylens.pruning.boosted_formats import XGBOOST_FIELDS
+from manylens.pruning.ubjson import read_arrays, read_list, read_number
 
 
 @pytest.mark.parametrize(
@@ -23,55 +20,66 @@ def text(value):
         (b"L" + struct.pack(">q", 2**40), 2**40),
         (b"d" + struct.pack(">f", 0.5), 0.5),
         (b"D" + struct.pack(">d", 0.1), 0.1),
-        (b"T", True),
-        (b"F", False),
-        (b"Z", None),
-        (b"S" + text("abc"), "abc"),
-        (b"[]", []),
-        (b"[TFi\x05]", [True, False, 5]),
-        (b"[#i\x02ZS" + text("x"), [None, "x"]),
-        (b"{" + text("a") + b"[i\x01]" + text("b") + b"{}}", {"a": [1], "b": {}}),
     ],
 )
-def test_values_are_read(content, value):
-    found = read_ubjson(content)
+def test_numbers_are_read(content, value):
+    found, end = read_number(b"??" + content + b"i", 2)
     assert found == value
     assert type(found) is type(value)
+    assert end == 2 + len(content)
+    lists = (
+        b"[]",
+        b"[" + 2 * content + b"]",
+        b"[#i\x02" + 2 * content,
+        b"[$" + content[:1] + b"#i\x02" + 2 * content[1:],
+    )
+    for number, each in enumerate(lists):
+        assert read_list(b"?" + each + b"i", 1) == ([value] * 2 if number else [])
 
 
-@pytest.mark.parametrize(
-    ("mark", "kind"),
-    [("i", "i1"), ("U", "u1"), ("I", ">i2"), ("l", ">i4"), ("L", ">i8"), ("d", ">f4"), ("D", ">f8")],
-)
-def test_lists_of_one_type_are_arrays(mark, kind):
-    values = np.array([0, 1, 100], dtype=kind)
-    content = b"[" + b"$" + mark.encode() + b"#i\x03" + values.tobytes()
-    found = read_ubjson(b"{" + text("a") + content + text("b") + b"T}")
-    assert found["b"] is True
-    np.testing.assert_array_equal(found["a"], values)
+def array(name, mark, values):
+    long = struct.pack(">q", len(name)), struct.pack(">q", len(values))
+    return b"L" + long[0] + name.encode() + b"[$" + mark.encode() + b"#L" + long[1] + values.tobytes()
+
+
+def test_arrays_of_many_dicts_are_joined():
+    rng, dicts, wanted = np.random.default_rng(0), b"", {"a": [], "b": []}
+    for n in (3, 0, 7):
+        parts = {"a": rng.integers(256, size=n).astype("u1"), "b": rng.normal(size=2 * n).astype(">f4")}
+        dicts += b"{" + array("a", "U", parts["a"]) + array("x", "l", np.arange(n, dtype=">i4"))
+        dicts += array("b", "d", parts["b"]) + b"}"
+        for name in parts:
+            wanted[name].append(parts[name])
+    found = read_arrays(b"[" + dicts + b"]", ["a", "b"], 3)
+    for name, (sizes, joined) in found.items():
+        assert sizes.tolist() == [len(each) for each in wanted[name]]
+        np.testing.assert_array_equal(joined, np.concatenate(wanted[name]))
+    with pytest.raises(ValueError, match="Dict 3 of the UBJSON has no array a of the expected type"):
+        read_arrays(b"[" + dicts + b"]", ["a", "b"], 4)
 
 
 def test_other_bytes_are_refused():
-    with pytest.raises(ValueError, match="byte 1 of the UBJSON begins no value: b'q'"):
-        read_ubjson(b"[q]")
+    with pytest.raises(ValueError, match="Byte 1 of the UBJSON begins no number: b'q'"):
+        read_list(b"[q]", 0)
+    with pytest.raises(ValueError, match="Byte 2 of the UBJSON begins no list: b'i'"):
+        read_list(b"??i", 2)
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_xgboost_writes_the_same_model_in_both_forms(classes):
+def test_xgboost_writes_the_same_trees_in_both_forms(classes):
     xgboost = pytest.importorskip("xgboost")
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(60, 3)), np.arange(60) % classes
     booster = xgboost.XGBClassifier(n_estimators=3).fit(X, y).get_booster()
-
-    def plain(value):
-        if isinstance(value, dict):
-            return {name: plain(each) for name, each in value.items()}
-        if isinstance(value, list):
-            return [plain(each) for each in value]
-        return value.tolist() if isinstance(value, np.ndarray) else value
-
-    def rounded(value):
-        return json.loads(json.dumps(value), parse_float=np.float32)
-
-    binary = plain(read_ubjson(bytes(booster.save_raw("ubj"))))
-    assert rounded(binary) == rounded(json.loads(booster.save_raw("json")))
+    learner, content = json.loads(booster.save_raw("json"))["learner"], bytes(booster.save_raw("ubj"))
+    model = learner["gradient_booster"]["model"]
+    found = read_arrays(content, XGBOOST_FIELDS, len(model["trees"]))
+    assert read_list(content, content.rindex(b"tree_info") + 9) == model["tree_info"]
+    for name in XGBOOST_FIELDS:
+        sizes, joined = found[name]
+        assert sizes.tolist() == [len(tree[name]) for tree in model["trees"]]
+        np.testing.assert_array_equal(
+            joined, np.float32(np.concatenate([tree[name] for tree in model["trees"]]))
+        )
+    settings = json.loads(booster.save_config())["learner"]["learner_model_param"]
+    assert settings == learner["learner_model_param"]

@@ -31,6 +31,8 @@ from manylens.typing import BoolArray, FloatArray, IntArray
 BEST = 2  # the best candidates in one trial are evaluated in all trials, until one is good enough
 COARSE = 2  # candidates are compared on every second step, which favors those that hardly refit
 EVIDENCE = 0.75  # standard errors by which another model must be better than the first trees within a limit
+EVIDENCE_BY_LOSS = 2.5  # the same if `loss` decides on the size: then a larger model may be kept instead
+DOUBT = 2.0  # of n + 2 rows, the number that might have another class; 1 is the rule of succession
 FOLDS = 10  # of judged rows; each tests the models that the others choose
 
 
@@ -67,6 +69,7 @@ def choose_refit(
     candidates: Sequence[Candidate],
     limited: bool,
     whole_bytes: int,
+    known_optimism: float = 0.0,  # of the number of trees of all candidates
 ) -> Choice | None:
     """The model that the limits ask for, on the path of the best candidate; None if none is good enough."""
     shares = [limits.shares(evaluator, candidate) for candidate in candidates]
@@ -123,7 +126,8 @@ def choose_refit(
                 in_all_trials[k] = CandidateLosses(judged, sizes)
                 down_to_step, loss = shares[k][: step + 1], judged.loss[step].mean()
                 gain = evaluator.gain_of_all_rows(candidates[k], down_to_step, loss)
-                too_small = optimism(chosen_by, n_rows, path.rise_error[step]) - gain
+                flattered = known_optimism + optimism(chosen_by, n_rows, path.rise_error[step])
+                too_small = min(flattered, float(path.rise_error[step])) - gain
                 refit = Choice(candidates[k], path, models, step, too_small)
                 by_loss = limits.loss is not None and bool(limits.good(path, goal)[step])
                 as_they_are = any(each.link == evaluator.ensemble.link for each in candidates)
@@ -135,12 +139,13 @@ def choose_refit(
 
 def unless_first_trees(
     evaluator: HeldOutEvaluator, limits: SizeLimits, refit: Choice, losses: FloatArray, by_loss: bool
-) -> Choice:
+) -> Choice | None:
     """A refitted model with these losses of judged rows, unless the first trees, unchanged, are as good.
 
     These are as many trees as the limits allow, or, if the size of the refit was chosen `by_loss`, as have at
-    most its bytes. Within limits, neither a refit nor fewer stages of boosting replace them without evidence:
-    both are the best of many, and on few rows such a winner is often chance.
+    most its bytes, but at least one stage. Neither a refit nor fewer stages of boosting replace them without
+    evidence: both are the best of many, and on few rows such a winner is often chance. None if more of the
+    first trees are needed, because a refit `by_loss` is better without evidence; with limits, it is kept.
     """
     ensemble, grown = evaluator.ensemble, first_sizes(evaluator.ensemble)
     unchanged = refit.step == 0 and np.isinf(refit.candidate.shrinkage)
@@ -149,32 +154,48 @@ def unless_first_trees(
     within = SizeLimits(None, None, None, nodes_size(refit.models[refit.step])[2]) if by_loss else limits
     stage = 1 if ensemble.averages else ensemble.n_outputs
     fitting = [k for k in range(stage, len(grown) + 1, stage) if within.fit(grown[k - 1])]
-    if not fitting:
+    unlimited = limits[1:] == (None, None, None)
+    if not fitting and not unlimited:
         return refit
-    counts = evaluator.first_counts(fitting[-1])
+    counts = evaluator.first_counts(fitting[-1] if fitting else stage)
     judged = evaluator.first_trees(counts)
     path, n_rows = evaluator.path_of(judged), len(losses)
-
-    def step_by(rows: BoolArray) -> int:
-        return int(np.argmin(evaluator.path_of(judged.of_rows(rows)).loss))
+    # within limits, doubts cost more than they save: nothing larger may be kept instead
+    n_classes = len(ensemble.classes) if by_loss and ensemble.classes is not None else 0
 
     def lower(held_out: float, rows: FloatArray) -> bool:
-        """Whether a model is better than the most trees."""
-        gain = np.minimum(judged.loss[0] - rows, LARGEST_GAIN * evaluator.whole_loss)
-        error = float(np.std(gain)) / np.sqrt(max(1, n_rows - 1))
-        return held_out + (0.0 if by_loss else EVIDENCE * error) < path.loss[0]
+        """Whether a model is better than the most trees, by the evidence that is needed."""
+        first, found = (doubted(each, n_classes) for each in (judged.loss[0], rows))
+        gain = np.minimum(first - found, LARGEST_GAIN * evaluator.whole_loss)
+        error = np.std(gain) / np.sqrt(max(1, n_rows - 1))
+        added = max(0.0, float(np.mean(found - rows) - np.mean(first - judged.loss[0])))
+        return bool(held_out + added + (EVIDENCE_BY_LOSS if by_loss else EVIDENCE) * error < path.loss[0])
 
     step, too_small = 0, 0.0
-    best = 0 if ensemble.averages else step_by(np.ones(n_rows, dtype=bool))
+    best = 0 if ensemble.averages else int(np.argmin(path.loss))
     if best > 0:
-        by_rows = evaluator.adjusted(judged)
-        flattered = optimism(lambda rows: by_rows[step_by(rows)], n_rows, float(path.rise_error[best]))
+        flattered = stage_optimism(evaluator, judged)
         if lower(float(path.loss[best]) + flattered, judged.loss[best]):
             step, too_small = best, flattered
     if lower(refit.held_out_loss, losses) and refit.held_out_loss <= path.loss[step] + too_small:
         return refit
+    if by_loss and refit.held_out_loss < path.loss[step]:
+        return None if unlimited else refit
     models = [open_nodes(ensemble, int(k)) for k in counts]
     return Choice(Candidate(int(counts[step]), ensemble.link, np.inf), path, models, step, too_small)
+
+
+def doubted(losses: FloatArray, n_classes: int) -> FloatArray:
+    """Log losses (n,) as if DOUBT of n + 2 rows had another class; squared errors (no classes) as they are.
+
+    If no row is wrong, models with larger scores always have smaller losses, until a new row is wrong. The
+    other classes share the remaining probability equally.
+    """
+    if not n_classes:
+        return losses
+    share = DOUBT / (len(losses) + 2)
+    others = np.maximum(-np.expm1(-losses), np.finfo(np.float64).eps) / (n_classes - 1)
+    return (1 - share) * losses - share * np.log(others)
 
 
 def choose_prefix(
@@ -185,7 +206,8 @@ def choose_prefix(
     sizes = [tuple(each) for each in first_sizes(ensemble)[counts - 1].tolist()]
 
     def step_by(rows: BoolArray) -> int | None:
-        return limits.choose(evaluator.path_of(judged.of_rows(rows)), sizes, goal, False)
+        path = evaluator.path_of(judged.of_rows(rows))
+        return limits.choose(path, sizes, goal._replace(best_loss=float(path.loss.min())), False)
 
     def chosen_by(rows: BoolArray) -> FloatArray | None:
         found = step_by(rows)
@@ -199,6 +221,16 @@ def choose_prefix(
     models = [open_nodes(ensemble, int(k)) for k in counts[: step + 1]]
     candidate = Candidate(int(counts[step]), ensemble.link, np.inf)
     return Choice(candidate, path, models, step, optimism(chosen_by, n_rows, path.rise_error[step]))
+
+
+def stage_optimism(evaluator: HeldOutEvaluator, prefixes: JudgedRows) -> float:
+    """The amount by which the loss of boosting at its best number of stages is too small."""
+    by_rows, path = evaluator.adjusted(prefixes), evaluator.path_of(prefixes)
+
+    def best_by(rows: BoolArray) -> FloatArray:
+        return by_rows[np.argmin(evaluator.path_of(prefixes.of_rows(rows)).loss)]
+
+    return optimism(best_by, len(prefixes.reference), float(path.rise_error[np.argmin(path.loss)]))
 
 
 def cut_optimism(

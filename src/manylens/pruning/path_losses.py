@@ -175,7 +175,8 @@ class HeldOutEvaluator:
         """The decrease of the loss at the last share if all held-out rows refit the leaves.
 
         Trials learn from three of four parts. Refits by n rows have an excess loss of about c/n, so that it
-        falls from two parts to three by c/6 (of a part), and from three to four by c/12: by half as much.
+        falls from two parts to three by c/6 (of a part), and from three to four by c/12: by half as much. The
+        excess c/3 is at most the loss, and the decrease is therefore at most a quarter of the loss.
         """
         if not (self.held_out and np.isfinite(candidate.shrinkage)) or len(self.rows.target) < LEAST_ROWS:
             return 0.0
@@ -186,7 +187,7 @@ class HeldOutEvaluator:
             learned = trial.learned.first_trees(candidate.n_trees).of_rows(~third)
             fewer.trials.append(trial._replace(learned=learned))
         [judged] = fewer.evaluate([candidate], [shares], range(len(fewer.trials)))
-        return (float(judged.loss[-1].mean()) - loss) / 2
+        return min(float(judged.loss[-1].mean()) - loss, loss / 2) / 2
 
     def path_of(self, judged: JudgedRows) -> LossPath:
         """Means and standard errors of losses along a path."""

@@ -46,7 +46,7 @@ class SizeLimits(NamedTuple):
         if self.max_bytes is not None:
             ensemble = (
                 evaluator.ensemble
-            )  # a tree has one node less than two per leaf, which pays for its root
+            )  # a tree has one node less than two per leaf; this pays for its root
             per_leaf = 2 * node_bytes(ensemble.trees) + 8 * leaf_width(ensemble, candidate)
             goals.append(self.max_bytes // per_leaf)
         if self[1:] != (None, None, None):

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manylens.pruning.cover_cuts import cover_models, cover_paths, smallest_cut
 from manylens.pruning.held_out_trials import held_out_trials, own_trial, refitted_trials
-from manylens.pruning.model_choice import Choice, choose_prefix, choose_refit, cut_optimism
+from manylens.pruning.model_choice import Choice, choose_prefix, choose_refit, cut_optimism, stage_optimism
 from manylens.pruning.node_path import Nodes, open_nodes, prune_path, row_leaves, row_scores
 from manylens.pruning.path_losses import Candidate, HeldOutEvaluator, LossPath, candidates, nodes_size
 from manylens.pruning.pruned_ensemble import (
@@ -48,6 +48,7 @@ LEAST_TREES = 64
 SHARE = 8  # an eighth of the trees of a forest is pruned, but at least LEAST_TREES
 MOST_ENTRIES = 2**25  # most rows x trees that fit uses; further rows are left out
 FAITHFUL = 0.01  # shrinkage with `guarantee`; small, because the scores of the ensemble have no noise
+COMPARED = 8  # trees in which rows are compared with those that the ensemble was fitted to
 HELD_OUT = 0.2  # share of the rows on which fit_ensemble prunes models without out-of-bag rows
 
 
@@ -70,8 +71,8 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
     loss : float or None, default=0.01
         How much the held-out loss (squared error or log loss) may rise, relative to that of the whole
         ensemble; half of its standard error counts as part of the rise. The share of wrong classes may rise
-        as much. Boosting is also compared with its best number of stages.
-        The smallest model is kept. None: the model with the smallest held-out loss.
+        as much. Boosting is also compared with its best number of stages, and with boosting stopped early at
+        as many bytes. The smallest model is kept. None: the model with the smallest held-out loss.
     max_members, max_nodes, max_bytes : int or None, default=None
         Largest numbers of trees and of nodes, and largest size as arrays (see `n_bytes_`). A limit holds even
         if the loss rises more. The first trees that fit are kept unless held-out rows favor another model.
@@ -272,7 +273,7 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
             unseen = None if unseen is None else np.ascontiguousarray(unseen[:, some])
         rows = comparable_rows(dense(X), whole.trees)
         leaves = row_leaves(rows, whole.trees, unseen, target)
-        if unseen is None and X.shape[0] == n and fitted_to(whole, leaves.node[:n]):
+        if unseen is None and X.shape[0] == n and fitted_to(whole, leaves.node.reshape(T, n)[:COMPARED]):
             again = ", or use fit_ensemble=True: it fits a copy to 80 % of the rows and prunes it on the rest"
             raise ValueError(
                 f"These are the rows that the {type(ensemble).__name__} was fitted to, and its errors on "
@@ -298,14 +299,15 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
         """The model the settings ask for, on the path of the best candidate; sets the path and the loss."""
         ensemble, limits = evaluator.ensemble, self._limits()
         T, loss = len(ensemble.trees.roots), evaluator.whole_loss
-        few, goal = self._first_trees(T), Goal(loss, evaluator.whole_error, loss)
+        few, goal, stages = self._first_trees(T), Goal(loss, evaluator.whole_error, loss), 0.0
         if not ensemble.averages:  # pruning of boosting starts at its best number of stages
             prefixes = evaluator.first_trees(counts := evaluator.first_counts(T))
             losses = evaluator.path_of(prefixes).loss[::-1]  # ties go to the smallest model
             few, goal = int(counts[::-1][np.argmin(losses)]), goal._replace(best_loss=float(losses.min()))
+            stages = stage_optimism(evaluator, prefixes)
         limited = not limits.fit((T, self.whole_nodes_, self.whole_bytes_))
         compared = candidates(ensemble, few, self.link)
-        refit = choose_refit(evaluator, limits, goal, compared, limited, self.whole_bytes_)
+        refit = choose_refit(evaluator, limits, goal, compared, limited, self.whole_bytes_, stages)
         if refit is not None:
             return self._chosen(refit), refit.candidate
         if not ensemble.averages:
@@ -320,9 +322,9 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
                 optimism = cut_optimism(evaluator, cuts, limits, goal, self.whole_bytes_, error)
                 return self._chosen(Choice(cut.candidate, cut.losses, models, step, optimism)), cut.candidate
         warnings.warn(
-            f"No smaller model has a held-out loss that is at most {100 * (self.loss or 0):g} % above "
-            "that of the whole ensemble, including half of its standard error: all trees are kept as "
-            "they are. Give more rows, a larger loss, or max_nodes.",
+            f"No smaller model has a held-out loss that is evidently at most {100 * (self.loss or 0):g} % "
+            "above that of the whole ensemble: all trees are kept as they are. Give more rows, a larger "
+            "loss, or max_nodes.",
             stacklevel=3,
         )
         candidate, path = Candidate(T, ensemble.link, np.inf), evaluator.path_of(evaluator.uncut())
