@@ -131,7 +131,7 @@ class _Memory:
         return self.builder.bitcast(self._place(offset, step), vector_type(self.element, width).as_pointer())
 
 
-def times(builder: Any, index: Any, factor: int) -> Any:
+def _times(builder: Any, index: Any, factor: int) -> Any:
     return builder.mul(index, ir.Constant(index.type, factor))
 
 
@@ -169,14 +169,14 @@ def minus_distances(typing: Any, points: Any, here: Any, there: Any, d: Any) -> 
     """-|z_i - z_j|² of four rows, the first at offset `here`, against the tile at offset `there`."""
 
     def generate(builder: Any, points: Any, here: Any, there: Any, d: Any) -> Any:
-        last = times(builder, d, LANES)
+        last = _times(builder, d, LANES)
         norms = points.vector(builder.add(there, last))
         own = builder.add(here, last)
         slots = [cgutils.alloca_once(builder, norms.type) for _ in range(ROWS)]
         for t, slot in enumerate(slots):
             builder.store(builder.fadd(splat(builder, points.number(own, t)), norms), slot)
         with cgutils.for_range(builder, d) as loop:
-            step = times(builder, loop.index, LANES)
+            step = _times(builder, loop.index, LANES)
             column = points.vector(builder.add(there, step))
             row = builder.add(here, step)
             for t, slot in enumerate(slots):
@@ -200,13 +200,13 @@ def add_products(
         points, here, there, d, rows, across, at, part, place = arguments
         halves = [[_lanes(builder, row, 0, HALF), _lanes(builder, row, HALF, LANES)] for row in rows]
         with cgutils.for_range(builder, d) as loop:
-            step = times(builder, loop.index, LANES)
+            step = _times(builder, loop.index, LANES)
             column = points.vector(builder.add(there, step))
             low, high = _lanes(builder, column, 0, HALF), _lanes(builder, column, HALF, LANES)
             row = builder.add(here, step)
             target = builder.add(place, step)
             down = part.vector(target)
-            sums = builder.add(at, times(builder, loop.index, ROWS * HALF))
+            sums = builder.add(at, _times(builder, loop.index, ROWS * HALF))
             for t in range(ROWS):
                 value = across.vector(sums, t * HALF, HALF)
                 value = call(builder, "fma", halves[t][0], low, value)

@@ -15,16 +15,7 @@ from llvmlite import binding
 from numba import config, types
 
 from manylens.native.compiling import compiled, inlined
-from manylens.native.nca_blocks import (
-    call,
-    cgutils,
-    constant,
-    generator,
-    operation,
-    splat,
-    times,
-    vector_type,
-)
+from manylens.native.nca_blocks import call, cgutils, constant, generator, operation, splat, vector_type
 from manylens.typing import FloatArray
 
 # Sums that are kept in registers: AVX-512 has 32 registers of 8 numbers, others have 16 of 4 or 32 of 2.
@@ -54,7 +45,9 @@ def add_in_registers(
         C, c, c_row, A, a, a_row, a_column, B, b, b_row, count = arguments
         zero = constant(vector_type(types.float64, LANES), 0.0)
         sums = [cgutils.alloca_once_value(builder, zero) for _ in range(ROWS)]
-        places = [builder.add(a, times(builder, a_row, t)) for t in range(ROWS)]
+        places = [a]
+        for _ in range(ROWS - 1):
+            places.append(builder.add(places[-1], a_row))
         with cgutils.for_range(builder, count) as loop:
             right = B.vector(builder.add(b, builder.mul(loop.index, b_row)), 0, LANES)
             shift = builder.mul(loop.index, a_column)
