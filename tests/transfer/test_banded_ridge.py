@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis.strategies import integers
 from sklearn.gaussian_process.kernels import RBF
 
+from manylens.native.tile_products import UNIT
 from manylens.transfer import KernelRidgeCV, ridge
-from manylens.transfer.banded_ridge import TILE, BandedRidge, banded_form, banded_ridge
+from manylens.transfer.banded_ridge import JOINED, WIDTH, BandedRidge, banded_form, banded_ridge
 
 ALPHAS = np.logspace(-6, 2, 9)
 
@@ -37,10 +38,10 @@ def gaussian_task(n, n_targets=3, seed=0):
     return RBF(3.0)(X), np.sin(X[:, :n_targets]) + 0.3 * rng.standard_normal((n, n_targets))
 
 
-@given(integers(1, 40), integers(1, 9), integers(0, 10))
+@given(integers(1, 200), integers(1, 3), integers(0, 10))
 @settings(max_examples=40, deadline=None)
-def test_the_band_rotated_back_is_the_matrix(n, width, seed):
-    A = symmetric(n, seed)
+def test_the_band_rotated_back_is_the_matrix(n, units, seed):
+    A, width = symmetric(n, seed), units * UNIT
     form = banded_form(A.copy(), width)
     Q, B = form.rotation, dense(form)
     np.testing.assert_allclose(Q.T @ Q, np.eye(n), atol=1e-12)
@@ -49,7 +50,17 @@ def test_the_band_rotated_back_is_the_matrix(n, width, seed):
     assert np.abs(rows - columns).max(initial=0) <= width
 
 
-@pytest.mark.parametrize("n", [300, 391, 2 * TILE + 13])
+@given(integers(2, 150), integers(1, 20), integers(0, 10))
+@settings(max_examples=20, deadline=None)
+def test_matrices_of_low_rank_and_repeated_eigenvalues(n, rank, seed):
+    basis = np.linalg.qr(np.random.default_rng(seed).standard_normal((n, min(n, rank))))[0]
+    A = basis @ basis.T  # eigenvalues 0 and 1
+    form = banded_form(A.copy(), UNIT)
+    np.testing.assert_allclose(form.rotation.T @ form.rotation, np.eye(n), atol=1e-12)
+    np.testing.assert_allclose(form.rotation @ dense(form) @ form.rotation.T, A, atol=1e-12)
+
+
+@pytest.mark.parametrize("n", [WIDTH, WIDTH + 1, 300, 391, JOINED * WIDTH + 1, 1037])
 def test_tiles_of_large_matrices_are_kept_up_to_date(n):
     A = symmetric(n)
     form = banded_form(A.copy())
@@ -58,18 +69,19 @@ def test_tiles_of_large_matrices_are_kept_up_to_date(n):
 
 @pytest.mark.parametrize("A", [np.zeros((90, 90)), np.eye(90), np.ones((90, 90))])
 def test_matrices_without_anything_to_reflect(A):
-    form = banded_form(A.copy(), 8)
+    form = banded_form(A.copy(), UNIT)
     np.testing.assert_allclose(form.rotation @ dense(form) @ form.rotation.T, A, atol=1e-12)
 
 
-def test_inverses_and_their_diagonals():
-    A = np.cov(np.random.default_rng(0).standard_normal((150, 200)))
-    form = banded_form(A.copy(), 16)
+@pytest.mark.parametrize("n", [5, UNIT, UNIT + 1, 150])
+def test_inverses_and_their_diagonals(n):
+    A = np.cov(np.random.default_rng(0).standard_normal((n, 200)))
+    form = banded_form(A.copy(), UNIT)
     factors = form.factors(ALPHAS)
-    Y = np.random.default_rng(1).standard_normal((150, 2))
+    Y = np.random.default_rng(1).standard_normal((n, 2))
     diagonals, solved = form.inverse_diagonals(factors), form.solve(factors, Y)
     for k, alpha in enumerate(ALPHAS):
-        inverse = np.linalg.inv(A + alpha * np.eye(150))
+        inverse = np.linalg.inv(A + alpha * np.eye(n))
         np.testing.assert_allclose(diagonals[:, k], np.diag(inverse), rtol=1e-9)
         np.testing.assert_allclose(solved[:, k], inverse @ Y, rtol=1e-7, atol=1e-10)
 

@@ -46,20 +46,20 @@ class Block(types.Type):
 @register_model(Block)
 class _BlockModel(models.PrimitiveModel):
     def __init__(self, manager: Any, block: Block) -> None:
-        kind = ir.ArrayType(_vector(block.element, block.width), ROWS)
+        kind = ir.ArrayType(vector_type(block.element, block.width), ROWS)
         super().__init__(manager, block, kind)  # type: ignore[no-untyped-call]  # numba is not annotated
 
 
-def _vector(element: Any, width: int = LANES) -> ir.VectorType:
+def vector_type(element: Any, width: int = LANES) -> ir.VectorType:
     return ir.VectorType(ir.FloatType() if element == types.float32 else ir.DoubleType(), width)
 
 
-def _constant(vector: ir.VectorType, value: float) -> ir.Constant:
+def constant(vector: ir.VectorType, value: float) -> ir.Constant:
     single = vector.element == ir.FloatType()
     return ir.Constant(vector, [float(np.float32(value)) if single else float(value)] * vector.count)
 
 
-def _call(builder: Any, name: str, *arguments: Any) -> Any:
+def call(builder: Any, name: str, *arguments: Any) -> Any:
     """Call the LLVM intrinsic `name` for vectors of this kind, such as llvm.fma.v32f32."""
     vector = arguments[0].type
     bits = 32 if vector.element == ir.FloatType() else 64
@@ -68,7 +68,7 @@ def _call(builder: Any, name: str, *arguments: Any) -> Any:
     return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), arguments)
 
 
-def _splat(builder: Any, number: Any, width: int = LANES) -> Any:
+def splat(builder: Any, number: Any, width: int = LANES) -> Any:
     """`number` in every lane."""
     empty = ir.Constant(ir.VectorType(number.type, width), ir.Undefined)
     first = builder.insert_element(empty, number, ir.Constant(_INT32, 0))
@@ -128,14 +128,14 @@ class _Memory:
         return self.builder.gep(self.data, [offset])
 
     def _vector_place(self, offset: Any, step: int, width: int) -> Any:
-        return self.builder.bitcast(self._place(offset, step), _vector(self.element, width).as_pointer())
+        return self.builder.bitcast(self._place(offset, step), vector_type(self.element, width).as_pointer())
 
 
 def _times(builder: Any, index: Any, factor: int) -> Any:
     return builder.mul(index, ir.Constant(index.type, factor))
 
 
-def _generator(function: Callable[..., Any]) -> Callable[..., Any]:
+def generator(function: Callable[..., Any]) -> Callable[..., Any]:
     """The generator of `function(builder, *arguments)`: it gets arrays as `_Memory` and blocks as rows.
 
     The function returns rows, a number, or None.
@@ -159,7 +159,7 @@ def _generator(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _map_rows(function: Callable[..., Any]) -> Callable[..., Any]:
     """The generator of `function(builder, *rows)` on each row of its blocks."""
-    return _generator(
+    return generator(
         lambda builder, *blocks: [function(builder, *rows) for rows in zip(*blocks, strict=True)]
     )
 
@@ -174,17 +174,17 @@ def minus_distances(typing: Any, points: Any, here: Any, there: Any, d: Any) -> 
         own = builder.add(here, last)
         slots = [cgutils.alloca_once(builder, norms.type) for _ in range(ROWS)]
         for t, slot in enumerate(slots):
-            builder.store(builder.fadd(_splat(builder, points.number(own, t)), norms), slot)
+            builder.store(builder.fadd(splat(builder, points.number(own, t)), norms), slot)
         with cgutils.for_range(builder, d) as loop:
             step = _times(builder, loop.index, LANES)
             column = points.vector(builder.add(there, step))
             row = builder.add(here, step)
             for t, slot in enumerate(slots):
-                number = _splat(builder, points.number(row, t))
-                builder.store(_call(builder, "fma", number, column, builder.load(slot)), slot)
+                number = splat(builder, points.number(row, t))
+                builder.store(call(builder, "fma", number, column, builder.load(slot)), slot)
         return [builder.load(slot) for slot in slots]
 
-    return Block(points.dtype)(points, types.intp, types.intp, types.intp), _generator(generate)
+    return Block(points.dtype)(points, types.intp, types.intp, types.intp), generator(generate)
 
 
 @operation
@@ -209,13 +209,13 @@ def add_products(
             sums = builder.add(at, _times(builder, loop.index, ROWS * HALF))
             for t in range(ROWS):
                 value = across.vector(sums, t * HALF, HALF)
-                value = _call(builder, "fma", halves[t][0], low, value)
-                across.set_vector(sums, t * HALF, _call(builder, "fma", halves[t][1], high, value))
-                down = _call(builder, "fma", rows[t], _splat(builder, points.number(row, t)), down)
+                value = call(builder, "fma", halves[t][0], low, value)
+                across.set_vector(sums, t * HALF, call(builder, "fma", halves[t][1], high, value))
+                down = call(builder, "fma", rows[t], splat(builder, points.number(row, t)), down)
             part.set_vector(target, 0, down)
 
     index = types.intp
-    return types.void(points, index, index, index, g, across, index, part, index), _generator(generate)
+    return types.void(points, index, index, index, g, across, index, part, index), generator(generate)
 
 
 @operation
@@ -229,20 +229,20 @@ def add_folded(typing: Any, sums: Any, x: Any, weight: Any) -> Any:
     """`sums`, of half the width, plus `weight` times both halves of x."""
 
     def generate(builder: Any, sums: Any, rows: Any, weight: Any) -> Any:
-        factor, results = _splat(builder, weight, HALF), []
+        factor, results = splat(builder, weight, HALF), []
         for gained, row in zip(sums, rows, strict=True):
             folded = builder.fadd(_lanes(builder, row, 0, HALF), _lanes(builder, row, HALF, LANES))
-            results.append(_call(builder, "fma", folded, factor, gained))
+            results.append(call(builder, "fma", folded, factor, gained))
         return results
 
-    return sums(sums, x, x.element), _generator(generate)
+    return sums(sums, x, x.element), generator(generate)
 
 
 @operation
 def empty_sums(typing: Any, points: Any) -> Any:
     """Zeros for `add_folded`, of the type of the points."""
-    zeros = [_constant(_vector(points.dtype, HALF), 0.0)] * ROWS
-    return Block(points.dtype, HALF)(points), _generator(lambda *_: zeros)
+    zeros = [constant(vector_type(points.dtype, HALF), 0.0)] * ROWS
+    return Block(points.dtype, HALF)(points), generator(lambda *_: zeros)
 
 
 @operation
@@ -250,8 +250,8 @@ def reach(typing: Any, x: Any) -> Any:
     """max(1 - D, 0) at x = -D."""
 
     def positive(builder: Any, row: Any) -> Any:
-        zero = _constant(row.type, 0.0)
-        value = builder.fadd(row, _constant(row.type, 1.0))
+        zero = constant(row.type, 0.0)
+        value = builder.fadd(row, constant(row.type, 1.0))
         return builder.select(builder.fcmp_ordered(">", value, zero), value, zero)
 
     return x(x), _map_rows(positive)
@@ -277,13 +277,13 @@ def exp2(typing: Any, x: Any) -> Any:
 
     def power_of_two(builder: Any, row: Any) -> Any:
         integers = ir.VectorType(ir.IntType(bits), row.type.count)
-        least = _constant(row.type, lowest)
+        least = constant(row.type, lowest)
         value = builder.select(builder.fcmp_ordered(">", row, least), row, least)
-        whole = _call(builder, "nearbyint", value)
+        whole = call(builder, "nearbyint", value)
         rest = builder.fsub(value, whole)
-        power = _constant(row.type, coefficients[-1])
+        power = constant(row.type, coefficients[-1])
         for coefficient in coefficients[-2::-1]:
-            power = _call(builder, "fma", power, rest, _constant(row.type, coefficient))
+            power = call(builder, "fma", power, rest, constant(row.type, coefficient))
         shift = ir.Constant(integers, [mantissa] * row.type.count)
         exponent = builder.shl(builder.fptosi(whole, integers), shift)
         return builder.bitcast(builder.add(builder.bitcast(power, integers), exponent), row.type)
@@ -302,7 +302,7 @@ def without_self(typing: Any, x: Any, lane: Any) -> Any:
             rows[t] = builder.insert_element(rows[t], zero, at)
         return rows
 
-    return x(x, types.intp), _generator(generate)
+    return x(x, types.intp), generator(generate)
 
 
 @operation
@@ -310,11 +310,11 @@ def outer_sum(typing: Any, u: Any, row: Any, column: Any, row_weight: Any, colum
     """u[row + t] * row_weight + u[column + j] * column_weight."""
 
     def generate(builder: Any, u: Any, row: Any, column: Any, row_weight: Any, column_weight: Any) -> Any:
-        there = builder.fmul(u.vector(column), _splat(builder, column_weight))
+        there = builder.fmul(u.vector(column), splat(builder, column_weight))
         numbers = [builder.fmul(u.number(row, t), row_weight) for t in range(ROWS)]
-        return [builder.fadd(_splat(builder, number), there) for number in numbers]
+        return [builder.fadd(splat(builder, number), there) for number in numbers]
 
-    return Block(u.dtype)(u, types.intp, types.intp, u.dtype, u.dtype), _generator(generate)
+    return Block(u.dtype)(u, types.intp, types.intp, u.dtype, u.dtype), generator(generate)
 
 
 @operation
@@ -322,10 +322,10 @@ def add_columns(typing: Any, part: Any, place: Any, x: Any, weight: Any) -> Any:
     """part[place : place + LANES] += weight * (sum of the rows of x)."""
 
     def generate(builder: Any, part: Any, place: Any, rows: Any, weight: Any) -> None:
-        sums, factor = _column_sum(builder, rows), _splat(builder, weight)
-        part.set_vector(place, 0, _call(builder, "fma", sums, factor, part.vector(place)))
+        sums, factor = _column_sum(builder, rows), splat(builder, weight)
+        part.set_vector(place, 0, call(builder, "fma", sums, factor, part.vector(place)))
 
-    return types.void(part, types.intp, x, part.dtype), _generator(generate)
+    return types.void(part, types.intp, x, part.dtype), generator(generate)
 
 
 @operation
@@ -338,7 +338,7 @@ def add_totals(typing: Any, sums: Any, place: Any, x: Any) -> Any:
             total = builder.fpext(total, ir.DoubleType()) if total.type == ir.FloatType() else total
             sums.set_number(place, t, builder.fadd(sums.number(place, t), total))
 
-    return types.void(sums, types.intp, x), _generator(generate)
+    return types.void(sums, types.intp, x), generator(generate)
 
 
 @operation
@@ -348,10 +348,10 @@ def load_sums(typing: Any, across: Any, place: Any) -> Any:
     def generate(builder: Any, across: Any, place: Any) -> Any:
         return [across.vector(place, t * HALF, HALF) for t in range(ROWS)]
 
-    return Block(across.dtype, HALF)(across, types.intp), _generator(generate)
+    return Block(across.dtype, HALF)(across, types.intp), generator(generate)
 
 
 @operation
 def total(typing: Any, x: Any) -> Any:
     """Sum of all entries."""
-    return x.element(x), _generator(lambda builder, rows: _total(builder, _column_sum(builder, rows)))
+    return x.element(x), generator(lambda builder, rows: _total(builder, _column_sum(builder, rows)))

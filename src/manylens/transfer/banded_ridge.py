@@ -14,16 +14,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import gen_batches
 
-from manylens.native.threads import over_blocks
+from manylens.native.threads import in_threads, one_blas_thread, over_blocks
+from manylens.native.tile_products import UNIT, add_squares, reflect, update_and_multiply
 from manylens.typing import FloatArray
 
 LEAST_ROWS = 3000  # with fewer, an eigendecomposition is as fast: speedup 1.04 at 2,000 rows, 1.4 at 4,000
 MOST_TARGETS = 100  # with more targets, solving costs what the form saves: speedup 0.94 at 4,000 rows and 500
 WIDTH = 64  # of the band: enough for fast products, yet few operations per substitution
-TILE = 512  # rows that are updated at a time, a multiple of the width
 CHUNK = 128  # rows of Q per forward substitution
-COLUMNS = 768  # columns of Q that are transformed at a time
-JOINED = 8  # block reflections that are applied to the basis at once
+COLUMNS = 128  # columns of Q that are transformed at a time
+JOINED = 4  # block reflections that are applied to Q at once
+WORKERS = 8  # whose products are added in order: the result is the same for any number of threads
 TOLERANCE = 1000.0  # negative eigenvalues must be smaller than the least penalty by this factor
 MAX_COLUMNS = 512  # right-hand sides that are solved for at a time
 
@@ -51,19 +52,23 @@ class BandedForm:
 
     def inverse_diagonals(self, factors: list[BlockFactor]) -> FloatArray:
         """Diagonal of (A + alpha)^(-1) for each alpha, (n, A): |L^(-1) q_i|² for the rows q_i of Q."""
-        n, n_alphas = len(self.rotation), len(factors[0].inverse)
-        diagonals = np.zeros((n, n_alphas))
-        links = [each.lower.swapaxes(1, 2) @ each.inverse for each in factors[1:]]
+        n, n_alphas, count = len(self.rotation), len(factors[0].inverse), len(factors)
+        width = -(-len(self.diagonal[0]) // UNIT) * UNIT
+        diagonals = np.empty((n, n_alphas))
+        links = np.zeros((n_alphas, count, 2, width, width))
+        for k, (inverse, lower) in enumerate((each.inverse, each.lower) for each in factors):
+            size = inverse.shape[1]
+            links[:, k, 1, :size, :size] = inverse
+            if k:
+                links[:, k, 0, :, :size] = -lower.swapaxes(1, 2) @ inverse
 
         def add(rows: slice) -> None:
-            first, solved = 0, np.empty(0)
-            for k, factor in enumerate(factors):
-                last = first + factor.inverse.shape[1]
-                before, solved = solved, self.rotation[rows, first:last] @ factor.inverse  # (A, m, b)
-                if k:
-                    solved -= before @ links[k - 1]
-                diagonals[rows] += np.einsum("amb,amb->ma", solved, solved)
-                first = last
+            Q, solved = np.zeros((count * width, CHUNK)), np.empty(4 * width * CHUNK)
+            Q[:n, : rows.stop - rows.start] = self.rotation[rows].T
+            sums = np.zeros((n_alphas, CHUNK))
+            for each, own in zip(links, sums, strict=True):
+                add_squares(each.ravel(), Q.ravel(), solved, own, (count, width, CHUNK))
+            diagonals[rows] = sums.T[: rows.stop - rows.start]
 
         over_blocks(add, n, CHUNK, -1)
         return diagonals
@@ -147,13 +152,20 @@ def banded_ridge(kernel: FloatArray, targets: FloatArray, least_alpha: float) ->
     """
     n = len(kernel)
     kernel_mean = kernel.mean(axis=0, dtype=np.float64)
-    centered = np.subtract(kernel, kernel_mean, dtype=np.float64)
-    centered -= (kernel_mean - kernel_mean.mean())[:, np.newaxis]
-    trace = float(np.trace(centered))
+    grand_mean = kernel_mean.mean()
+    trace = float(np.sum(np.diagonal(kernel) - 2 * kernel_mean + grand_mean))
     if least_alpha / TOLERANCE <= 100 * np.finfo(np.float64).eps * trace:
         return None
-    centered += trace / n / n  # so that the vector 1 has the mean eigenvalue
-    form = banded_form(centered)
+    centered = np.empty((n, n))
+
+    def center(rows: slice) -> None:
+        np.subtract(kernel[rows], kernel_mean, out=centered[rows])
+        # the last term gives the vector 1 the mean eigenvalue
+        centered[rows] -= (kernel_mean[rows] - grand_mean - trace / n / n)[:, np.newaxis]
+
+    over_blocks(center, n, WIDTH, -1)
+    with one_blas_thread():
+        form = banded_form(centered)
     try:
         form.factors(np.array([least_alpha / TOLERANCE]))
     except np.linalg.LinAlgError:
@@ -165,93 +177,107 @@ def banded_form(A: FloatArray, width: int = WIDTH) -> BandedForm:
     """Reduce a symmetric matrix (n, n) to a band by orthogonal transformations; A is overwritten.
 
     A panel P below the diagonal block is P = (I - V T Vᵀ) R; the rest becomes A - V Wᵀ - W Vᵀ with
-    W = A V T - V (Tᵀ Vᵀ A V T)/2. Only tiles on and below the diagonal are kept up to date.
+    W = A V T - V (Tᵀ Vᵀ A V T)/2. Only tiles on and below the diagonal are kept up to date. V takes the
+    place of the panel, and Q that of A.
     """
     n = len(A)
-    starts = list(range(0, n, width))
+    tiles = tiled(A, width)
+    count = len(tiles)
     diagonal: list[FloatArray] = []
     below: list[FloatArray] = []
-    turns: list[tuple[int, FloatArray, FloatArray]] = []
-    V: FloatArray = np.empty((n, 0))
-    W: FloatArray = np.empty((n, 0))  # of the previous step, whose update is still pending
-    for first in starts:
-        last = min(first + width, n)
-        A[first:, first:last] -= V[-(n - first) :] @ W[-(n - first) :][: last - first].T
-        A[first:, first:last] -= W[-(n - first) :] @ V[-(n - first) :][: last - first].T
-        diagonal.append(A[first:last, first:last].copy())
-        if last == n:
+    scales: list[FloatArray] = []
+    left: FloatArray = np.empty((0, width, 2 * width))  # of the previous step, whose update is still pending
+    right: FloatArray = np.empty((0, 2 * width, width))
+    for k in range(count):
+        m = count - 1 - k
+        panel = tiles[k:, k]
+        if k:
+            panel = panel + left[-m - 1 :] @ right[-m - 1]
+        diagonal.append(panel[0])
+        if not m:
             break
-        before = V[-(n - last) :], W[-(n - last) :]
-        V, T, R = reflections(A[last:, first:last])
+        V, T, R, scale = reflections(panel[1:].reshape(-1, width))
         below.append(R)
-        turns.append((last, V, T))
-        products = update_and_multiply(A, last, *before, V) @ T
+        scales.append(scale)
+        tiles[k + 1 :, k] = V.reshape(m, width, width)
+        products = multiplied(tiles, left[-m:], right[-m:], V) @ T
         W = products - V @ (T.T @ (V.T @ products)) / 2
-    return BandedForm(accumulated(turns, n), diagonal, below)
+        left = -np.hstack([V, W]).reshape(m, width, -1)
+        right = np.hstack([W, V]).reshape(m, width, -1).swapaxes(1, 2).copy()
+    last = n - (count - 1) * width
+    diagonal[-1] = diagonal[-1][:last, :last]
+    below[-1:] = [each[:last] for each in below[-1:]]
+    rotate(tiles, scales, A)
+    return BandedForm(A, diagonal, below)
 
 
-def reflections(P: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """V (m, b), T (b', b') and R (b', b) with P = (I - V T Vᵀ) R (m, b), b' = min(m, b)."""
+def tiled(A: FloatArray, width: int) -> FloatArray:
+    """Tiles (count, count, width, width) on and below the diagonal of a matrix (n, n), padded with zeros."""
+    n, count = len(A), -(-len(A) // width)
+    tiles = np.empty((count, count, width, width))
+
+    def copy(rows: slice) -> None:
+        strip = np.zeros((width, count * width))
+        strip[: rows.stop - rows.start, :n] = A[rows]
+        own = rows.start // width
+        tiles[own, : own + 1] = strip.reshape(width, count, width).swapaxes(0, 1)[: own + 1]
+
+    over_blocks(copy, n, width, -1)
+    return tiles
+
+
+def reflections(P: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """V (m, b), T (b, b) and R (b, b) with P = (I - V T Vᵀ) [R; 0] (m, b), and the diagonal (b,) of T⁻¹."""
     packed, scales = np.linalg.qr(P, mode="raw")
     packed = packed.T
-    count = len(scales)
-    V = np.tril(packed[:, :count], -1)
-    V[np.arange(count), np.arange(count)] = 1.0
+    V = np.tril(packed, -1)
+    V[np.arange(len(scales)), np.arange(len(scales))] = 1.0
     V[:, scales == 0] = 0.0  # nothing to reflect
-    # T^(-1) + T^(-T) = Vᵀ V, and its diagonal is 1/scale (Puglisi 1992)
-    inverse = np.triu(V.T @ V, 1) + np.diag(1.0 / np.where(scales == 0, 1.0, scales))
-    return V, np.linalg.inv(inverse), np.triu(packed[:count])
+    inverse = 1.0 / np.where(scales == 0, 1.0, scales)
+    return V, joint_factor(V, inverse), np.triu(packed[: len(scales)]), inverse
 
 
-def update_and_multiply(
-    A: FloatArray, first: int, V: FloatArray, W: FloatArray, new: FloatArray
-) -> FloatArray:
-    """Subtract V Wᵀ + W Vᵀ from A[first:, first:], in place, and return its product with `new` (m, b).
-
-    One pass over the tiles on and below the diagonal, which are squares there.
-    """
-    left, right = np.hstack([V, W]), np.hstack([W, V])
-    products = np.zeros(new.shape)
-    for low, high in tiles(first, len(A)):
-        own, before = slice(low - first, high - first), slice(0, low - first)
-        rows = A[low:high, first:high]
-        if left.shape[1]:
-            rows -= left[own] @ right[: high - first].T
-        products[own] += rows @ new[: high - first]
-        products[before] += rows[:, before].T @ new[own]
-    return products
+def joint_factor(V: FloatArray, inverse: FloatArray) -> FloatArray:
+    """T of a product of reflections: T⁻¹ + T⁻ᵀ = Vᵀ V, with this diagonal of T⁻¹ (Puglisi 1992)."""
+    return np.linalg.inv(np.triu(V.T @ V, 1) + np.diag(inverse))
 
 
-def tiles(first: int, n: int) -> Iterator[tuple[int, int]]:
-    """Ranges of rows from `first` to n, cut at multiples of `TILE`."""
-    low = first
-    while low < n:
-        high = min(n, (low // TILE + 1) * TILE)
-        yield low, high
-        low = high
+def multiplied(tiles: FloatArray, left: FloatArray, right: FloatArray, V: FloatArray) -> FloatArray:
+    """Add left right to the last tiles, and return their product with V (m, b)."""
+    width = V.shape[1]
+    shape = len(tiles), len(V) // width, width
+    products = np.zeros((WORKERS, *V.shape))
+
+    def share(first: int, last: int) -> None:
+        for k in range(first, last):
+            update_and_multiply(
+                tiles.ravel(), left.ravel(), right.ravel(), V.ravel(), products[k].ravel(), shape, k, WORKERS
+            )
+
+    in_threads(share, WORKERS)
+    return products.sum(axis=0)
 
 
-def accumulated(turns: list[tuple[int, FloatArray, FloatArray]], n: int) -> FloatArray:
-    """The product (n, n) of the reflections I - V T Vᵀ, each of the coordinates from its first on."""
-    Q = np.eye(n)
-    for start in range(0, len(turns), JOINED)[::-1]:
-        first, V, T = joined(turns[start : start + JOINED], n)
-        turned = V @ T
-        for columns in gen_batches(n - first, COLUMNS):
-            part = Q[first:, first:][:, columns]
-            part -= turned @ (V.T @ part)
-    return Q
+def rotate(tiles: FloatArray, scales: list[FloatArray], Q: FloatArray) -> None:
+    """Write the product of the reflections, of which V is below the diagonal of the tiles, into Q (n, n)."""
+    count, width, n = len(tiles), tiles.shape[-1], len(Q)
+    joined: list[tuple[int, FloatArray]] = []
+    for first in range(0, count - 1, JOINED):
+        V = tiles[first + 1 :, first : min(first + JOINED, count - 1)].copy()
+        for k in range(V.shape[1]):
+            V[:k, k] = 0.0
+        V = V.swapaxes(1, 2).reshape(-1, V.shape[1] * width)
+        joined.append((first, -joint_factor(V, np.concatenate(scales[first : first + JOINED]))))
 
+    def turn(columns: slice) -> None:
+        X = np.zeros((count * width, COLUMNS))
+        np.fill_diagonal(X[columns], 1.0)
+        stop = -(-columns.stop // width)
+        for first, T in joined[::-1]:
+            if first + 1 < stop:
+                inner = np.empty(2 * len(T) * COLUMNS)
+                reflect(tiles.ravel(), T.ravel(), X.ravel(), inner, (count, width, COLUMNS), first, stop)
+                stop = count
+        Q[:, columns] = X[:n, : columns.stop - columns.start]
 
-def joined(turns: list[tuple[int, FloatArray, FloatArray]], n: int) -> tuple[int, FloatArray, FloatArray]:
-    """The product of some reflections as one, T = [[T₁, -T₁ V₁ᵀ V₂ T₂], [0, T₂]]: fewer passes over Q."""
-    first, width = turns[0][0], sum(len(T) for _, _, T in turns)
-    V, T = np.zeros((n - first, width)), np.zeros((width, width))
-    before = 0
-    for start, own, small in turns:
-        columns = slice(before, before + len(small))
-        V[start - first :, columns] = own
-        T[:before, columns] = -T[:before, :before] @ (V[start - first :, :before].T @ own) @ small
-        T[columns, columns] = small
-        before = columns.stop
-    return first, V, T
+    over_blocks(turn, n, COLUMNS, -1)
