@@ -19,6 +19,7 @@ from sklearn.ensemble import RandomForestClassifier
 import manylens as ml
 from manylens.cli.warmup import NCA_METHODS, SEARCH_METHODS
 from manylens.explorer.served_neighbors import ExplorerBackend
+from manylens.transfer.banded_ridge import banded_ridge
 
 warnings.simplefilter("ignore")
 compiled = []
@@ -48,6 +49,7 @@ for X in (rows, rows.astype(np.float32)):
         "ScanNeighborsClassifier": lambda: ml.ScanNeighborsClassifier(5).fit(X, y).predict(X[:100]),
         "AlignmentPruner": lambda: ml.AlignmentPruner(forest).fit(X, y).predict(X),
         "explorer": lambda: ExplorerBackend(lenses, X, diversities=[1]).neighbors(asked),
+        "kernel ridge": lambda: banded_ridge(np.eye(200), np.ones((200, 2)), 1.0).left_out(1.0),
         "NCA": lambda: ml.NCA(2, max_iter=5, random_state=0).fit(X, y),
     }
     for method in NCA_METHODS:

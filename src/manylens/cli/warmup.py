@@ -30,6 +30,7 @@ from manylens.modules.kernel_pca import ModularKernelPCA
 from manylens.pruning.alignment_pruner import AlignmentPruner
 from manylens.pruning.tree_pruner import TreePruner
 from manylens.summaries.count_sketch import CountSketch
+from manylens.transfer.banded_ridge import banded_form
 from manylens.typing import FloatArray, IntArray
 
 NCA_METHODS = ("exact", "tree", "subsample", "minibatch", "stochastic", "compact", "compact-background")
@@ -92,6 +93,8 @@ def tasks(X: FloatArray, y: IntArray) -> Iterator[tuple[str, Callable[[], object
     asked = {"row": 0, "weights": [1.0] * 6, "each": True}
     yield "explorer", lambda: ExplorerBackend(lenses, X, diversities=[1]).neighbors(asked)
     yield "AlignmentPruner", lambda: prune(X, y)
+    form = banded_form(np.eye(N_ROWS))
+    yield "exact kernel ridge", lambda: form.inverse_diagonals(form.factors(np.ones(1)))
 
 
 def search(index: Any, X: FloatArray) -> None:

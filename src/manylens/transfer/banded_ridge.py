@@ -18,8 +18,8 @@ from manylens.native.threads import in_threads, one_blas_thread, over_blocks
 from manylens.native.tile_products import UNIT, add_squares, reflect, update_and_multiply
 from manylens.typing import FloatArray
 
-LEAST_ROWS = 3000  # with fewer, an eigendecomposition is as fast: speedup 1.04 at 2,000 rows, 1.4 at 4,000
-MOST_TARGETS = 100  # with more targets, solving costs what the form saves: speedup 0.94 at 4,000 rows and 500
+LEAST_ROWS = 3000  # with fewer, little is gained: speedup 1.07 at 2,000 rows, 1.4 at 3,000, 1.8 at 4,000
+MOST_TARGETS = 100  # with more, solving costs what the form saves: speedup 0.96 at 4,000 rows and 500
 WIDTH = 64  # of the band: enough for fast products, yet few operations per substitution
 CHUNK = 128  # rows of Q per forward substitution
 COLUMNS = 128  # columns of Q that are transformed at a time
@@ -178,7 +178,7 @@ def banded_form(A: FloatArray, width: int = WIDTH) -> BandedForm:
 
     A panel P below the diagonal block is P = (I - V T Vᵀ) R; the rest becomes A - V Wᵀ - W Vᵀ with
     W = A V T - V (Tᵀ Vᵀ A V T)/2. Only tiles on and below the diagonal are kept up to date. V takes the
-    place of the panel, and Q that of A.
+    place of the panel, and Q that of A. The width is a multiple of `UNIT`.
     """
     n = len(A)
     tiles = tiled(A, width)
