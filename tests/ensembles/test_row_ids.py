@@ -71,6 +71,17 @@ def test_filtered_results_are_exact_among_the_rows_let_through(index, share):
         np.testing.assert_array_equal(index.kneighbors(QUERIES, 5, where=same)[1], rows)
 
 
+def test_a_series_as_a_mask_must_be_in_the_order_of_the_rows(index):
+    pandas = pytest.importorskip("pandas")
+    mask = np.random.default_rng(0).random(1200) < 0.3
+    expected = index.kneighbors(QUERIES, 5, where=mask)[1]
+    for labels in (None, NAMES):
+        found = index.kneighbors(QUERIES, 5, where=pandas.Series(mask, index=labels))[1]
+        np.testing.assert_array_equal(found, expected)
+    with pytest.raises(ValueError, match="series whose index is not that of the rows, in their order"):
+        index.kneighbors(QUERIES, 5, where=pandas.Series(mask).sample(frac=1, random_state=0))
+
+
 @pytest.mark.parametrize("held", [0, finders.HELD_BYTES])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("repeated", [False, True])

@@ -119,13 +119,20 @@ def chosen_rows(index: NumberedRows, where: Where) -> IntArray | None:
     """Row numbers that `where` lets through, ascending: a mask, ids, or a function from ids to a mask."""
     if where is None:
         return None
-    given = as_array(where(row_ids(index)) if callable(where) else where, "where")
-    n = len(index.rows)
+    found: Any = where(row_ids(index)) if callable(where) else where
+    given, n = as_array(found, "where"), len(index.rows)
     if given.dtype == bool or callable(where):
         if given.shape != (n,) or given.dtype != bool:
             raise ValueError(
                 f"where gives an array of shape {given.shape} and type {given.dtype}; a mask of this index "
                 f"needs shape ({n},) and type bool."
+            )
+        labels: Any = getattr(found, "index", None)  # of a pandas series; that of a list is a method
+        known = callable(labels) or labels is None or np.array_equal(labels, np.arange(n))
+        if not (known or np.array_equal(labels, row_ids(index))):
+            raise ValueError(
+                "where is a series whose index is not that of the rows, in their order: give "
+                "where=series.to_numpy() if its values are in the order of the rows."
             )
         rows = np.flatnonzero(given)
     elif given.shape == (n,) and given.dtype.kind in "iuf" and n > 2 and np.isin(given, (0, 1)).all():
