@@ -87,6 +87,33 @@ def test_rows_unlike_the_base_are_noticed():
     assert index.n_samples_fit_ == 3600  # added all the same
 
 
+@pytest.mark.parametrize("n", [3000, 9000])
+def test_rows_with_other_leading_axes_are_noticed_once(n):
+    scales = np.linspace(3, 0.01, 60)
+    rng = np.random.default_rng(0)
+
+    def rows(m, scales=scales):
+        return (rng.standard_normal((m, 60)) * scales).astype(np.float32)
+
+    index = ModuleNeighbors(n_jobs=1).fit(rows(n))
+    assert index.composite_.axes.shape[1] == 60  # so that the axes miss nothing
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for m in (1, 3, 40, 400):
+            index.partial_fit(rows(m))
+    with pytest.warns(UserWarning, match=r"leading coordinates .* say less about added rows .* fit it again"):
+        index.partial_fit(rows(200, scales[::-1]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        index.partial_fit(rows(200, scales[::-1]))
+    index = ModuleNeighbors(n_jobs=1).fit(rows(n))
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        for row in rows(20, scales[::-1]):
+            index.partial_fit(row[None])
+    assert [len(found), "say less about added rows" in str(found[0].message)] == [1, True]
+
+
 def test_the_share_that_axes_miss_is_the_variance_off_the_axes():
     rows = falling_rows(2000, fall=2.0)
     axes = ModuleNeighbors().fit(rows).composite_

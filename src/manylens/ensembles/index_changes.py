@@ -9,13 +9,53 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.ensembles.recall_calibration import calibrate_index
+from manylens.ensembles.recall_calibration import calibrate_index, calibration_rows
 from manylens.ensembles.row_ids import Where, chosen_rows, positions_of, row_ids
 from manylens.ensembles.search_coordinates import CompositeAxes, Metric
 from manylens.ensembles.search_index import Method, SearchIndex
 from manylens.ensembles.search_plans import MeasuredRecall, SearchRequest
 from manylens.typing import FloatArray, MatrixLike
 from manylens.validation import check_flag, check_real
+
+FEW_UNLIKE = 3  # rows that are unlike the base by chance
+
+
+def fault_of_added_rows(before: SearchIndex, after: SearchIndex, missed: float) -> str | None:
+    """Why an index finds fewer neighbors of the rows that were just added, or None if it does not.
+
+    `missed` is the share of their variance that is not on its axes.
+    """
+    if missed > 2 * before.axes.missed + 0.01:
+        return (
+            f"The axes of this index miss {missed:.1%} of the variance of these rows, but only "
+            f"{before.axes.missed:.1%} of that of the rows it was fitted to"
+        )
+    if has_unlike_rows(after) and not has_unlike_rows(before):
+        return "The leading coordinates of this index say less about added rows than about those before them"
+    return None
+
+
+def has_unlike_rows(index: SearchIndex) -> bool:
+    """Whether rows added since the calibration have more of their squares outside of the leading coordinates.
+
+    Of the rows that were there, one in 20 has more than a limit. This should not hold for many of the others.
+    """
+    present, added = min(index.n_planned, len(index.rows)), len(index.rows) - index.n_planned
+    if index.method != "nested" or added < 1 or index.plan.n_leading == index.points.shape[1]:
+        return False
+    old, new = (
+        missed_shares(index.points[rows], index.plan.n_leading)
+        for rows in (calibration_rows(present), present + calibration_rows(added))
+    )
+    above, expected = int(np.sum(new > np.quantile(old, 0.95))), 0.05 * len(new)
+    return bool(above >= FEW_UNLIKE and above > expected + 4 * np.sqrt(expected))
+
+
+def missed_shares(rows: FloatArray, n_leading: int) -> FloatArray:
+    """Shares (n,) of the squares of rows (n, D) that are not on the leading coordinates."""
+    whole = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
+    rest = np.einsum("ij,ij->i", rows[:, n_leading:], rows[:, n_leading:], dtype=np.float64)
+    return np.asarray(rest / np.maximum(whole, np.finfo(np.float64).tiny))
 
 
 class IndexChanges:
@@ -80,7 +120,7 @@ class IndexChanges:
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n_queries, d)
-            Typical queries, of which at most 256 are used.
+            Typical queries, of which at most 256 choose, and 1,024 others check the choice.
 
         Returns
         -------

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manylens.ensembles.coordinate_queries import CoordinateSearch
 from manylens.ensembles.finders import ONE_WRITER, Backend
-from manylens.ensembles.index_changes import IndexChanges
+from manylens.ensembles.index_changes import IndexChanges, fault_of_added_rows
 from manylens.ensembles.index_files import IndexFiles
 from manylens.ensembles.recall_calibration import (
     GRAPH_FROM,
@@ -50,7 +50,7 @@ from manylens.ensembles.search_coordinates import (
     widened,
 )
 from manylens.ensembles.search_index import FINDERS, METHODS, MIN_NEIGHBORS, Method, SearchIndex
-from manylens.ensembles.search_plans import MeasuredRecall, SearchRequest
+from manylens.ensembles.search_plans import CalibrationQueries, MeasuredRecall, SearchRequest
 from manylens.reprs import FactsMixin
 from manylens.typing import FloatArray, IntArray, MatrixLike, ModuleSet, Rows
 from manylens.validation import (
@@ -230,7 +230,7 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, IndexChanges, IndexFiles, Ba
         self._check_layout()
         ids = ids if self.index_.ids is None else given_ids(ids, X)
         Z = self._base_columns(gathered(X))
-        axes = self.index_.axes
+        before, axes = self.index_, self.index_.axes
         coordinates = check_near(axes.coordinates(Z, self.n_jobs), "X")
         self._change(
             lambda index: self._grown(
@@ -238,14 +238,10 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, IndexChanges, IndexFiles, Ba
             )
         )
         missed = axes.missed_share(Z, coordinates) if axes.missed > 0 else 0.0
-        if missed > 2 * axes.missed + 0.01:
-            warnings.warn(
-                f"The axes of this index miss {missed:.1%} of the variance of these rows, but only "
-                f"{axes.missed:.1%} of that of the rows it was fitted to, so it will find fewer of their "
-                "neighbors: fit it again to all rows.",
-                UserWarning,
-                stacklevel=2,
-            )
+        fault = fault_of_added_rows(before, self.index_, missed)
+        if fault is not None:
+            advice = "so it will find fewer of their neighbors: fit it again to all rows."
+            warnings.warn(f"{fault}, {advice}", UserWarning, stacklevel=2)
         return self
 
     def kneighbors(
@@ -375,11 +371,11 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, IndexChanges, IndexFiles, Ba
         """The recall in the input space, and the calibrated index of the rows."""
         request = self._request()
         if self._metric() == "inner_product":
-            chooser, judge = (
-                index.axes.coordinates(finite_columns(modules.query_columns(X[rows])))
-                for rows in (calibration_rows(X.shape[0]), held_out_rows(X.shape[0], self.recall))
-            )
-            index = calibrate_index(index, request, chooser)
+            judged = held_out_rows(X.shape[0], self.recall)
+            rows = np.union1d(calibration_rows(X.shape[0]), judged)
+            queries = index.axes.coordinates(finite_columns(modules.query_columns(X[rows])))
+            index = calibrate_index(index, request, queries, rows)
+            judge = CalibrationQueries(queries[np.isin(rows, judged)], judged)
             measured = recall_for_queries(index, judge, request)
         elif self.modules is None and self.method == "nested" and self.backend != "faiss":
             index, measured = calibrate_with_fewest_coordinates(index, request)

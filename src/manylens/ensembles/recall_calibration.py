@@ -65,14 +65,24 @@ def calibration_rows(n: int) -> IntArray:
 
 
 def calibrate_index(
-    index: SearchIndex, request: SearchRequest, queries: FloatArray | None = None
+    index: SearchIndex, request: SearchRequest, queries: FloatArray | None = None, own: IntArray | None = None
 ) -> SearchIndex:
-    """The index with a plan that meets the request, calibrated with the queries or with rows of the base."""
+    """The index with a plan that meets the request, calibrated with the queries or with rows of the base.
+
+    If there are more queries than choose the plan, some of the others check it. `own` are their rows of the
+    base, if they are made from such rows, which then are not their neighbors.
+    """
     index = index.with_dense_rows()
     points = index.coordinates
     sample = calibration_queries(points, queries)
+    checks = None
+    if queries is not None:
+        rows = calibration_rows(len(queries)), held_out_rows(len(queries), request.recall)
+        sample, checks = (
+            CalibrationQueries(queries[some], None if own is None else own[some]) for some in rows
+        )
     if index.method == "nested" and index.backend != "faiss":
-        return calibrate_nested(index, request, sample)
+        return calibrate_nested(index, request, sample, checks=checks)
     n_leading = min(request.n_leading or DEFAULT_LEADING, points.shape[1])
     index = index.with_plan(SearchPlan(n_leading, DEFAULT_CANDIDATES), request.n_jobs)
     if index.method == "nested" and request.n_candidates is None:
@@ -90,12 +100,14 @@ def calibrate_nested(
     neighbors: IntArray | None = None,
     known: Ranks | None = None,
     exact: FloatArray | None = None,
+    checks: CalibrationQueries | None = None,
 ) -> SearchIndex:
     """The index with the cheapest plan that reaches the recall, or one that proves results if none does.
 
     The recall is of the given neighbors (s, k), which need not be the nearest by the index's coordinates, or
-    of the exact ones. `exact` are the distances (s, k) of the nearest rows of `held_out_rows` by all
-    coordinates, if known. If a graph cannot reach the recall, the index scans instead.
+    of the exact ones. The queries `checks` check the plan, or other rows of the base than those of the
+    sample. `exact` are the distances (s, k) of their nearest rows by all coordinates, if known. If a graph
+    cannot reach the recall, the index scans instead.
     """
     graph, chooser = index.backend == "graph", sample
     k = min(request.n_neighbors, len(index.rows) - (sample.own is not None))
@@ -120,12 +132,15 @@ def calibrate_nested(
     if graph and request.any_backend and request.n_candidates is None and k > 0:
         most = min(most, len(index.rows) / ROWS_PER_CANDIDATE / k)
         if plan.candidates_per_neighbor > most:
-            return calibrate_nested(index.with_backend("numpy"), request, chooser, neighbors, known, exact)
+            index = index.with_backend("numpy")
+            return calibrate_nested(index, request, chooser, neighbors, known, exact, checks)
     report = print_progress(len(index.rows)) if request.verbose else None
     index = index.with_plan(plan, request.n_jobs, report)
     if request.n_candidates is not None or k < 1:
         return index
-    if sample.own is not None:  # check the plan with other rows than those that chose it
+    if checks is not None:
+        sample = checks
+    elif sample.own is not None:  # check the plan with other rows than those that chose it
         own = held_out_rows(len(index.rows), request.recall)
         sample = CalibrationQueries(index.coordinates[own], own)
     exact = exact_neighbors(index.coordinates, sample, k, request.n_jobs)[0] if exact is None else exact
@@ -145,7 +160,8 @@ def calibrate_nested(
         index = index.with_plan(plan, request.n_jobs, report)
         candidates = fewest_candidates(suffices, plan.candidates_per_neighbor, most, graph=graph)
     if candidates is None and graph:
-        return calibrate_nested(index.with_backend("numpy"), request, chooser, neighbors, known, exact)
+        index = index.with_backend("numpy")
+        return calibrate_nested(index, request, chooser, neighbors, known, exact, checks)
     if candidates is None:
         return index.with_plan(replace(plan, prove=True))
     return index.with_plan(replace(plan, candidates_per_neighbor=candidates))
@@ -269,14 +285,18 @@ def measured_recall(
     return MeasuredRecall(float(shares.mean()), error, reachable, name, len(own), k)
 
 
-def recall_for_queries(index: SearchIndex, queries: FloatArray, request: SearchRequest) -> MeasuredRecall:
-    """Recall of the neighbors by all coordinates, for queries (s, D) that are not rows of the base."""
-    k = min(request.n_neighbors, len(index.rows))
-    exact, _ = exact_neighbors(index.coordinates, CalibrationQueries(queries, None), k, request.n_jobs)
-    found = index.search(queries, k, request.n_candidates, request.n_jobs).distances
-    shares = as_near(found, index.to_module_units(exact)).mean(axis=1)
-    error = float(np.std(shares) / np.sqrt(len(queries)))
-    return MeasuredRecall(float(shares.mean()), error, 1.0, "input", len(queries), k)
+def recall_for_queries(
+    index: SearchIndex, queries: CalibrationQueries, request: SearchRequest
+) -> MeasuredRecall:
+    """Recall of the neighbors by all coordinates, for queries that are not rows of the base."""
+    k = min(request.n_neighbors, len(index.rows) - (queries.own is not None))
+    if k < 1:
+        return MeasuredRecall(1.0, 0.0, 1.0, "input", 0, 0)
+    exact, _ = exact_neighbors(index.coordinates, queries, k, request.n_jobs)
+    found = index.search(queries.coordinates, k, request.n_candidates, request.n_jobs, own=queries.own)
+    shares = as_near(found.distances, index.to_module_units(exact)).mean(axis=1)
+    error = float(np.std(shares) / np.sqrt(len(shares)))
+    return MeasuredRecall(float(shares.mean()), error, 1.0, "input", len(shares), k)
 
 
 def held_out_rows(n: int, recall: float) -> IntArray:
@@ -438,9 +458,7 @@ def ranks_on_leading(
     sought = np.ascontiguousarray(queries.coordinates[:, : widths[-1]], dtype=np.float32)
     starts = [0, *widths[:-1]]
     parts = [slice(start, stop) for start, stop in zip(starts, widths, strict=True)]
-    near, center = points[neighbors, : widths[-1]].astype(np.float64), sought[:, None].astype(np.float64)
-    exact = np.cumsum(np.add.reduceat(near * (near - 2 * center), starts, axis=2), axis=2).transpose(2, 0, 1)
-    itself = -np.cumsum(np.add.reduceat(center**2, starts, axis=2), axis=2).transpose(2, 0, 1)
+    exact = leading_scores(sought, points[neighbors, : widths[-1]], starts)
     # Do not count duplicates of a neighbor as nearer: their scores differ only by rounding.
     slack = 1e-6 * (np.abs(exact) + np.einsum("ij,ij->i", *2 * [queries.coordinates])[:, None])
     limits = np.sort(exact - slack, axis=2).astype(np.float32)
@@ -453,5 +471,14 @@ def ranks_on_leading(
                 rows = points[batch, part].astype(np.float32, copy=False)
                 norms = np.einsum("ij,ij->i", rows, rows)
                 count_below(doubled[:, part] @ rows.T, norms, limit, scores, count)
-    nearer = np.cumsum(counts, axis=2) - (0 if queries.own is None else itself < limits)
+    nearer = np.cumsum(counts, axis=2)
+    if queries.own is not None:
+        nearer -= leading_scores(sought, points[queries.own, None, : widths[-1]], starts) < limits
     return np.asarray(nearer + 1)
+
+
+def leading_scores(queries: FloatArray, rows: FloatArray, starts: list[int]) -> FloatArray:
+    """|b|² - 2 q.b (w, s, k) of rows (s, k, d) for queries (s, d), up to the end of each part of columns."""
+    rows = rows.astype(np.float64)
+    parts = np.add.reduceat(rows * (rows - 2.0 * queries[:, None]), starts, axis=2)
+    return np.cumsum(parts, axis=2).transpose(2, 0, 1)
