@@ -129,6 +129,17 @@ def test_equal_scores_are_too_close_even_without_an_error():
     assert (first.too_close, second.too_close, second.rows_to_tell) == (False, True, None)
 
 
+@pytest.mark.parametrize("metric", [*METRICS, "biased-cka"])
+def test_equal_models_are_too_close_to_call_whatever_the_order_and_scale_of_their_columns(metric):
+    rng = np.random.default_rng(0)
+    y = np.arange(90) % 3
+    X = rng.standard_normal((90, 8)) + np.eye(3)[y] @ rng.standard_normal((3, 8))
+    first, *others = rank_models({"one": X, "turned": X[:, ::-1], "scaled": 3.3 * X}, y, metric)
+    assert type(first.score) is float
+    assert not first.too_close
+    assert all(row.too_close is True and row.rows_to_tell is None for row in others)
+
+
 def test_the_promised_number_of_rows_tells_the_models_apart():
     rng = np.random.default_rng(0)
 

@@ -48,6 +48,7 @@ from manylens.validation import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+ROUNDING = 1e-6  # relative difference of scores that rounding and tolerances of iterations make
 Z_CRITICAL = 1.96  # standard errors that a difference must exceed
 
 
@@ -340,7 +341,7 @@ def score_features(
             f"The score of {name} is {scored.value}: {metric} is not defined for these features."
         )
     error = float(np.linalg.norm(scored.influence) / len(X))
-    return ModelScore(name, scored.value, error, seconds, **parts), scored.influence
+    return ModelScore(name, float(scored.value), error, seconds, **parts), scored.influence
 
 
 def score_on_device(
@@ -377,8 +378,10 @@ def mark_close_to_best(
     best, marked = rows[first], []
     for k, (row, influence) in enumerate(zip(rows, influences, strict=True)):
         difference = best.score - row.score
+        if difference <= ROUNDING * abs(best.score):  # of equal models with columns in another order
+            difference = 0.0
         error = float(np.linalg.norm(influences[first] - influence) / len(influence))
-        close = k != first and difference <= Z_CRITICAL * error  # equal scores may have no error
+        close = bool(k != first and difference <= Z_CRITICAL * error)  # equal scores may have no error
         needed = None
         if n is not None and close and difference > 0:
             needed = int(float(f"{n * (Z_CRITICAL * error / difference) ** 2:.1e}"))
