@@ -94,9 +94,10 @@ class Procrustes(MatchedMeasure):
 
 @dataclass(frozen=True)
 class CCA(MatchedMeasure):
-    """Canonical correlation analysis: invariant under any invertible linear map of either representation.
+    """Canonical correlation analysis.
 
-    With at least as many columns as rows, it is 1 for any two representations: keep fewer directions.
+    With weights="mean" and variance=1, it is invariant under any invertible linear map of either
+    representation. With at least as many columns as rows, it is 1 for any two representations: keep fewer directions.
 
     Parameters
     ----------
