@@ -309,11 +309,9 @@ class LayerTransfer(PlainScoreMixin, ClassifierMixin, BaseEstimator):
 
     def __sklearn_clone__(self) -> Self:
         """An unfitted copy that shares the network."""
-        parameters = {name: clone(value, safe=False) for name, value in self._other_parameters().items()}
-        return type(self)(self.network, **parameters)
-
-    def _other_parameters(self) -> dict[str, Any]:
-        return {name: value for name, value in self.get_params(deep=False).items() if name != "network"}
+        parameters = self.get_params(deep=False)
+        network = parameters.pop("network")
+        return type(self)(network, **{name: clone(value, safe=False) for name, value in parameters.items()})
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -222,7 +222,8 @@ class Caller:
         n_rows = n_rows_of(args[0]) if args else None
         if self.parameters is None:
             return Call(tuple(args), {}, n_rows, {})
-        named = [name for name, each in self.parameters.items() if is_positional(each)]
+        by_position = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+        named = [name for name, each in self.parameters.items() if each.kind in by_position]
         n_needed = sum(self.parameters[name].default is inspect.Parameter.empty for name in named)
         takes_any = any(each.kind is each.VAR_POSITIONAL for each in self.parameters.values())
         if not takes_any:
@@ -260,11 +261,6 @@ def parameters_of(model: nn.Module) -> dict[str, inspect.Parameter] | None:
         return dict(inspect.signature(wrapped.forward).parameters)
     except (TypeError, ValueError):  # compiled models
         return None
-
-
-def is_positional(parameter: inspect.Parameter) -> bool:
-    """Whether a parameter can be given by position."""
-    return parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
 
 
 def is_named(parameter: inspect.Parameter) -> bool:
