@@ -98,7 +98,7 @@ def choose_features(rows: Rows, options: ColumnOptions, aside: Iterable[str | No
 def refuse_missing(rows: Rows, numbers: list[str], text: list[str], options: ColumnOptions) -> None:
     """Refuse infinite values, columns without any value and, unless they are imputed, missing values."""
     frame = rows.frame  # column by column: a copy of the whole table may not fit in memory
-    infinite = [name for name in numbers if is_infinite(frame[name])]
+    infinite = [name for name in numbers if np.isinf(frame[name].to_numpy(float, na_value=np.nan)).any()]
     if infinite:
         raise CommandError(f"{rows.name}: infinite values in {quoted(infinite)}: repair them, or --drop.")
     counts = pd.Series({name: int(frame[name].isna().sum()) for name in [*numbers, *text]})
@@ -113,11 +113,6 @@ def refuse_missing(rows: Rows, numbers: list[str], text: list[str], options: Col
             f"{rows.name}: values are missing in {listed}{more}. Fill them with --impute median, or leave "
             "the columns out with --drop."
         )
-
-
-def is_infinite(values: pd.Series[Any]) -> bool:
-    """Whether a column of numbers holds an infinite one."""
-    return bool(np.isinf(values.to_numpy(dtype=float, na_value=np.nan)).any())
 
 
 def is_text(values: pd.Series[Any]) -> bool:

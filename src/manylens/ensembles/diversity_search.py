@@ -423,11 +423,6 @@ class FoldReport:
     name: str
     context: Context
 
-    def print_score(self, diversity: float, score: float) -> None:
-        """Print the score of one diversity if `verbose` is 2 or more."""
-        if self.search.verbose > 1:
-            print(f"[DiversitySearchCV] {self.name}: score {score:.4f} at diversity {diversity:g}")
-
     def print_fold(self, diversities: list[float], scores: FloatArray, seconds: float) -> None:
         """Print the best score of the fold if `verbose`."""
         if self.search.verbose > 0:
@@ -469,7 +464,8 @@ def score_fold(
                 fitted = time.perf_counter()
                 score = scored(scorer, candidate, X_test, y_test)
                 results[:, i] = score, fitted - start, time.perf_counter() - fitted
-            report.print_score(diversity, score)
+            if report.search.verbose > 1:
+                print(f"[DiversitySearchCV] {report.name}: score {score:.4f} at diversity {diversity:g}")
     report.print_fold(diversities, results[0], results[1:].sum())
     return results, decomposition.seconds
 

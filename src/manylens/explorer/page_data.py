@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.ensembles.search_coordinates import finite_columns, module_views
@@ -89,7 +90,7 @@ def explorer_data(
         "curves": diversity_curves(
             coordinates,
             weights,
-            None if is_pairwise(lenses) else X,
+            None if get_tags(lenses).input_tags.pairwise else X,
             beside.described["codes"],
             n_neighbors,
         ),
@@ -283,13 +284,6 @@ def fixed_weights(widths: list[int]) -> list[slice]:
     """The columns of each module."""
     ends = np.cumsum(widths)
     return [slice(int(end - width), int(end)) for end, width in zip(ends, widths, strict=True)]
-
-
-def is_pairwise(lenses: Any) -> bool:
-    """Whether rows are given by their similarities."""
-    from sklearn.utils import get_tags
-
-    return bool(get_tags(lenses).input_tags.pairwise)
 
 
 def little_endian(array: FloatArray) -> bytes:
