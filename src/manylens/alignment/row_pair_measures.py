@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from joblib import effective_n_jobs
 from scipy import sparse
+from scipy.spatial.distance import squareform
 
 from manylens.alignment.device_alignments import device_alignments
 from manylens.alignment.dissimilarities import (
@@ -18,7 +19,6 @@ from manylens.alignment.dissimilarities import (
     Distance,
     dissimilarities,
     standardized,
-    symmetric_from_pairs,
 )
 from manylens.alignment.distance_correlations import centered_lenses, distance_sums
 from manylens.alignment.feature_sets import Names, centered, refuse_constant
@@ -365,7 +365,7 @@ class RSA(ProductMeasure):
         return np.clip(scores, -1.0, 1.0)
 
     def _matrix(self, X: Rows, name: Hashable) -> FloatArray:
-        return symmetric_from_pairs(self._pairs(X, name), X.shape[0]) / np.sqrt(2)
+        return squareform(self._pairs(X, name)) / np.sqrt(2)
 
 
 def permuted_jaccard(

@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from manylens.ensembles.search_coordinates import finite_columns, module_views
 from manylens.explorer.diversity_curves import diversity_curves
 from manylens.explorer.images import image_bytes, image_query
-from manylens.explorer.similarities import module_similarities, sample_of
+from manylens.explorer.similarities import MOST_ROWS, module_similarities
 from manylens.modules.autoencoder import ModularAutoencoder
 from manylens.modules.kernel_pca import ModularKernelPCA
 from manylens.typing import AnyArray, FloatArray, MatrixLike, ModuleSet
@@ -76,7 +76,7 @@ def explorer_data(
     query, query_map = (None, b"")
     if described["stops"]:
         query, query_map = image_query(lenses, X, beside.pixels, coordinates.shape[1])
-    sample = coordinates[sample_of(n)]
+    sample = coordinates[:: -(-n // MOST_ROWS)]
     meta = {
         **described,
         **beside.described,

@@ -210,7 +210,9 @@ class Caller:
         placed = {key: self.place(value) for key, value in batch.items()}
         known = {} if self.parameters is None else self.parameters
         placed = {key: value for key, value in placed.items() if key in known or key not in LABEL_KEYS}
-        needed = {name for name, each in known.items() if is_named(each) and each.default is each.empty}
+        variadic = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+        single = {name: each for name, each in known.items() if each.kind not in variadic}
+        needed = {name for name, each in single.items() if each.default is each.empty}
         n_rows = next(filter(None, map(n_rows_of, placed.values())), None)
         masks = masks_in(placed)
         if needed <= placed.keys():
@@ -261,11 +263,6 @@ def parameters_of(model: nn.Module) -> dict[str, inspect.Parameter] | None:
         return dict(inspect.signature(wrapped.forward).parameters)
     except (TypeError, ValueError):  # compiled models
         return None
-
-
-def is_named(parameter: inspect.Parameter) -> bool:
-    """Whether a parameter is a single one, not *args or **kwargs."""
-    return parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
 
 
 def is_label(value: Any, n_rows: int | None) -> bool:
