@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 from joblib import effective_n_jobs
+from numpy.random import RandomState
 from scipy import sparse
 from scipy.spatial.distance import squareform
 
@@ -64,12 +65,7 @@ class ProductMeasure(Measure):
         return products
 
     def _null(
-        self,
-        arrays: Sequence[Rows],
-        names: Names,
-        split: int | None,
-        n_permutations: int,
-        rng: np.random.RandomState,
+        self, arrays: Sequence[Rows], names: Names, split: int | None, n_permutations: int, rng: RandomState
     ) -> Null:
         matrices = [self._matrix(X, name) for X, name in zip(arrays, names, strict=True)]
         products = shifted_products(*sides(matrices, split), n_permutations, rng, self.symmetric)
@@ -253,12 +249,7 @@ class NeighborOverlap(ProductMeasure):
         return (neighbors / sparse.linalg.norm(neighbors)).toarray()
 
     def _null(
-        self,
-        arrays: Sequence[Rows],
-        names: Names,
-        split: int | None,
-        n_permutations: int,
-        rng: np.random.RandomState,
+        self, arrays: Sequence[Rows], names: Names, split: int | None, n_permutations: int, rng: RandomState
     ) -> Null:
         if self.index == "mutual":
             return super()._null(arrays, names, split, n_permutations, rng)
