@@ -178,7 +178,13 @@ class BootstrapModules(AffineModules):
         return self._sample_moments(validate_rows(self, X), check_counts(counts))
 
     def _check_summary(self, summary: Any) -> None:
-        check_bootstrap(summary, self.n_modules)
+        if not isinstance(summary, BootstrapMoments):
+            raise TypeError(f"summary={shown(summary)} must be the BootstrapMoments that summarize returns.")
+        if len(summary.samples) != self.n_modules or summary.whole.weight == 0:
+            raise ValueError(
+                f"summary has {len(summary.samples)} samples of {summary.whole.weight:g} rows, but there are "
+                f"{self.n_modules} modules: give what summarize of this model returned."
+            )
 
 
 class BootstrapKernelPCA(BootstrapModules, KernelBaseline):
@@ -247,17 +253,6 @@ def check_counts(counts: ArrayLike | None) -> FloatArray:
     if checked.size and checked.min() < 0:
         raise ValueError("counts has negative entries: give how often each sample holds each row.")
     return checked
-
-
-def check_bootstrap(summary: Any, n_modules: int) -> None:
-    """Raise unless a summary holds one bootstrap sample per module."""
-    if not isinstance(summary, BootstrapMoments):
-        raise TypeError(f"summary={shown(summary)} must be the BootstrapMoments that summarize returns.")
-    if len(summary.samples) != n_modules or summary.whole.weight == 0:
-        raise ValueError(
-            f"summary has {len(summary.samples)} samples of {summary.whole.weight:g} rows, but there are "
-            f"{n_modules} modules: give what summarize of this model returned."
-        )
 
 
 def in_double(X: Rows) -> Rows:

@@ -423,15 +423,6 @@ class FoldReport:
     name: str
     context: Context
 
-    def print_fold(self, diversities: list[float], scores: FloatArray, seconds: float) -> None:
-        """Print the best score of the fold if `verbose`."""
-        if self.search.verbose > 0:
-            best = int(np.argmax(scores))
-            print(
-                f"[DiversitySearchCV] {self.name}: best score {scores[best]:.4f} at diversity "
-                f"{diversities[best]:g} after {seconds:.1f} s"
-            )
-
 
 def score_fold(
     estimator: Any,
@@ -466,7 +457,12 @@ def score_fold(
                 results[:, i] = score, fitted - start, time.perf_counter() - fitted
             if report.search.verbose > 1:
                 print(f"[DiversitySearchCV] {report.name}: score {score:.4f} at diversity {diversity:g}")
-    report.print_fold(diversities, results[0], results[1:].sum())
+    if report.search.verbose > 0:
+        best = int(np.argmax(results[0]))
+        print(
+            f"[DiversitySearchCV] {report.name}: best score {results[0, best]:.4f} at diversity "
+            f"{diversities[best]:g} after {results[1:].sum():.1f} s"
+        )
     return results, decomposition.seconds
 
 

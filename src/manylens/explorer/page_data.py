@@ -134,7 +134,9 @@ def prepare(
             )
         coordinates = finite_columns(np.asarray(lenses.transform(X)))
         widths = [view.shape[1] for view in module_views(lenses, coordinates)]
-        described, weights = {"widths": widths, "stops": []}, [fixed_weights(widths)]
+        ends = np.cumsum(widths)
+        columns = [slice(int(end - width), int(end)) for end, width in zip(ends, widths, strict=True)]
+        described, weights = {"widths": widths, "stops": []}, [columns]
     if len(coordinates) < 2:
         raise ValueError(f"X has {len(coordinates)} row, which has no neighbors: give at least two rows.")
     return Prepared(coordinates, described, weights)
@@ -278,12 +280,6 @@ def module_shares(lenses: Any, width: int) -> FloatArray:
         return np.einsum("mhk,mhk->mk", W, W)
     decoders = lenses.decomposition_.projection[:, :width].T @ lenses.decoders_  # (M, k, H)
     return np.einsum("mkh,mhk->mk", decoders, W)
-
-
-def fixed_weights(widths: list[int]) -> list[slice]:
-    """The columns of each module."""
-    ends = np.cumsum(widths)
-    return [slice(int(end - width), int(end)) for end, width in zip(ends, widths, strict=True)]
 
 
 def little_endian(array: FloatArray) -> bytes:
