@@ -175,7 +175,16 @@ class BootstrapModules(AffineModules):
             Combine the summaries of several batches with `merge`.
         """
         check_is_fitted(self, "feature_map_")
-        return self._sample_moments(validate_rows(self, X), check_counts(counts))
+        X = validate_rows(self, X)
+        if counts is None:
+            raise ValueError(
+                "counts is None, but bootstrap samples are defined by how often they hold each row: give "
+                "bootstrap_counts of this batch, or use fit."
+            )
+        checked = finite_array(counts, "counts", 2)
+        if checked.size and checked.min() < 0:
+            raise ValueError("counts has negative entries: give how often each sample holds each row.")
+        return self._sample_moments(X, checked)
 
     def _check_summary(self, summary: Any) -> None:
         if not isinstance(summary, BootstrapMoments):
@@ -240,19 +249,6 @@ class BootstrapKernelPCA(BootstrapModules, KernelBaseline):
         covariances = [axes.T @ sample.covariance() @ axes for sample in summary.samples]
         self._set_modules(spectrum, self._modules_of(covariances, spectrum))
         return self
-
-
-def check_counts(counts: ArrayLike | None) -> FloatArray:
-    """Counts (n_modules, n) of rows in bootstrap samples; raises if they are None or negative."""
-    if counts is None:
-        raise ValueError(
-            "counts is None, but bootstrap samples are defined by how often they hold each row: give "
-            "bootstrap_counts of this batch, or use fit."
-        )
-    checked = finite_array(counts, "counts", 2)
-    if checked.size and checked.min() < 0:
-        raise ValueError("counts has negative entries: give how often each sample holds each row.")
-    return checked
 
 
 def in_double(X: Rows) -> Rows:

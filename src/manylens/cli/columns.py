@@ -77,7 +77,8 @@ def choose_features(rows: Rows, options: ColumnOptions, aside: Iterable[str | No
             f"out with --drop {shell_word(name)}, or use --numeric-only."
         )
     if text and not options.one_hot:
-        commas = [name for name in text if looks_like_decimal_commas(left[name])]
+        firsts = [left[name].dropna().astype(str).iloc[:20] for name in text]
+        commas = any(first.str.fullmatch(r"[-+]?\d+,\d+").all() for first in firsts)
         hint = " (numbers with decimal commas are read with --decimal ,)" if commas else ""
         raise CommandError(
             f"{rows.name}: text in {quoted(text)}{hint}. Leave them out with --drop {shell_word(text[0])} "
@@ -131,11 +132,6 @@ def kind_of(values: pd.Series[Any]) -> str:
             return NESTED[kind is dict]
         return f"objects of type {kind.__name__}"
     return str(values.dtype)
-
-
-def looks_like_decimal_commas(values: pd.Series[Any]) -> bool:
-    """Whether the first texts are numbers with a comma."""
-    return bool(values.dropna().astype(str).iloc[:20].str.fullmatch(r"[-+]?\d+,\d+").all())
 
 
 def shell_word(name: Any) -> str:
