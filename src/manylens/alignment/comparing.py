@@ -290,7 +290,10 @@ def compare_matrix(
     """
     chosen = make_measure(measure)
     n_permutations = check_count(n_permutations, "n_permutations", minimum=0)
-    refuse_no_features(others)
+    if isinstance(others, str | Measure) or callable(others):
+        raise TypeError(
+            f"others={shown(others)} is not a set of features: give the measure by name, measure=..."
+        )
     xp = namespace_of(*(X for each in (layers, others) if each is not None for X in list_sets(each)[1]))
     on_device = xp is not None and chosen._runs_on_device() and n_permutations == 0
     if xp is not None and not on_device:
@@ -327,14 +330,6 @@ def refuse_off_host(layers: FeatureSets, measure: Any) -> None:
         raise ValueError(
             f"measure={shown(measure)} or its permutations run on the host, but the features are on the "
             f"device {device}: move them to the host, or use 'cka', 'procrustes' or CCA without permutations."
-        )
-
-
-def refuse_no_features(others: Any) -> None:
-    """Raise if the second argument looks like a measure."""
-    if isinstance(others, str | Measure) or callable(others):
-        raise TypeError(
-            f"others={shown(others)} is not a set of features: give the measure by name, measure=..."
         )
 
 

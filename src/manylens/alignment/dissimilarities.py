@@ -47,10 +47,3 @@ def standardized(values: FloatArray, correlation: Correlation) -> FloatArray:
     values = rankdata(values) if correlation == "spearman" else values / spread
     values = values - values.mean()
     return values / np.linalg.norm(values)
-
-
-def symmetric_from_pairs(values: FloatArray, n: int) -> FloatArray:
-    """The symmetric matrix (n, n) with these entries for i < j and a zero diagonal."""
-    matrix = np.zeros((n, n), dtype=values.dtype)
-    matrix[np.triu_indices(n, 1)] = values
-    return matrix + matrix.T

@@ -26,7 +26,8 @@ def linear_gram_sums(
     p, n = len(arrays), len(arrays[0])
     rows = common_rows(arrays, center)
     products, diagonals = np.zeros((p, p)), np.empty((p, n))
-    size = tile_size(n, p, rows[0].itemsize)
+    largest = int(np.clip(np.sqrt(TILE_BYTES / (rows[0].itemsize * p)), 32, LARGEST_TILE))
+    size = -(-n // -(-n // largest))  # equal tiles, as few as memory allows
     room = np.empty(p * size * size, dtype=rows[0].dtype)
     for top in range(0, n, size):
         for left in range(top, n, size):
@@ -72,9 +73,3 @@ def nearly_centered(X: FloatArray, out: FloatArray) -> FloatArray:
         out[:] = 0.0
         return out
     return np.subtract(X, np.full(n, 1 / n, X.dtype) @ X, out=out)
-
-
-def tile_size(n: int, p: int, itemsize: int) -> int:
-    """Number of rows in a tile: n divided into equal parts, as few as memory allows."""
-    largest = int(np.clip(np.sqrt(TILE_BYTES / (itemsize * p)), 32, LARGEST_TILE))
-    return -(-n // -(-n // largest))

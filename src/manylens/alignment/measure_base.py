@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
+from numpy.random import RandomState
 
 from manylens.alignment.feature_sets import Names
 from manylens.typing import FloatArray, IntArray, Rows
@@ -45,18 +46,13 @@ class Measure:
         raise TypeError(f"{self!r} needs NumPy arrays.")
 
     def _null(
-        self,
-        arrays: Sequence[Rows],
-        names: Names,
-        split: int | None,
-        n_permutations: int,
-        rng: np.random.RandomState,
+        self, arrays: Sequence[Rows], names: Names, split: int | None, n_permutations: int, rng: RandomState
     ) -> Null:
         """Scores with the rows of the others permuted; the first permutation is the identity."""
         raise TypeError(f"{type(self).__name__} is only a base class: give a measure such as CKA().")
 
 
-def random_orders(n: int, n_permutations: int, rng: np.random.RandomState) -> IntArray:
+def random_orders(n: int, n_permutations: int, rng: RandomState) -> IntArray:
     """The identity and random permutations of n rows, (1 + n_permutations, n)."""
     require_memory(16.0 * n * n_permutations, f"A list of {n_permutations} permutations of {n} rows")
     return np.stack([np.arange(n)] + [rng.permutation(n) for _ in range(n_permutations)]).astype(np.int64)

@@ -110,9 +110,9 @@ class ModelRanking(list[ModelScore]):
         for row in self:
             error = "" if row.standard_error is None else f"{row.standard_error:.2g}"
             halves = ["" if getattr(row, part) is None else f"{getattr(row, part):.4g}" for part in parts]
-            lines.append(
-                [str(row.name), f"{row.score:.6g}", *halves, error, f"{row.seconds:.3f}", _remark(row)]
-            )
+            more = "" if row.rows_to_tell is None else f": about {row.rows_to_tell:,} rows would tell"
+            remark = f"too close to call{more}" if row.too_close else ""
+            lines.append([str(row.name), f"{row.score:.6g}", *halves, error, f"{row.seconds:.3f}", remark])
         return lines
 
     def __repr__(self) -> str:
@@ -159,14 +159,6 @@ class ModelRanking(list[ModelScore]):
         ax.set_xlabel(self.metric)
         ax.spines[["top", "right"]].set_visible(False)
         return ax
-
-
-def _remark(row: ModelScore) -> str:
-    """Remark in the table on a model that may be as good as the best."""
-    if not row.too_close:
-        return ""
-    more = "" if row.rows_to_tell is None else f": about {row.rows_to_tell:,} rows would tell"
-    return f"too close to call{more}"
 
 
 def rank_models(

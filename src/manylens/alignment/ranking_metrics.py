@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from manylens.alignment.transferability import (
     alignment_score,
-    biased_alignment_score,
     h_score,
     log_evidence,
     log_expected_prediction,
@@ -36,7 +36,7 @@ METRICS = {
     "ridge": Metric(ridge_score, target="either"),
     "knn": Metric(neighbor_score, target="either"),
     "cka": Metric(alignment_score, target="columns"),
-    "biased-cka": Metric(biased_alignment_score, target="columns"),
+    "biased-cka": Metric(partial(alignment_score, estimator="biased"), target="columns"),
     "logme": Metric(log_evidence, target="columns"),
     "h-score": Metric(h_score),
     "shrunk-h-score": Metric(shrunk_h_score),

@@ -10,7 +10,9 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 from joblib import effective_n_jobs
+from numpy.random import RandomState
 from scipy import sparse
+from scipy.spatial.distance import squareform
 
 from manylens.alignment.device_alignments import device_alignments
 from manylens.alignment.dissimilarities import (
@@ -18,7 +20,6 @@ from manylens.alignment.dissimilarities import (
     Distance,
     dissimilarities,
     standardized,
-    symmetric_from_pairs,
 )
 from manylens.alignment.distance_correlations import centered_lenses, distance_sums
 from manylens.alignment.feature_sets import Names, centered, refuse_constant
@@ -64,12 +65,7 @@ class ProductMeasure(Measure):
         return products
 
     def _null(
-        self,
-        arrays: Sequence[Rows],
-        names: Names,
-        split: int | None,
-        n_permutations: int,
-        rng: np.random.RandomState,
+        self, arrays: Sequence[Rows], names: Names, split: int | None, n_permutations: int, rng: RandomState
     ) -> Null:
         matrices = [self._matrix(X, name) for X, name in zip(arrays, names, strict=True)]
         products = shifted_products(*sides(matrices, split), n_permutations, rng, self.symmetric)
@@ -253,12 +249,7 @@ class NeighborOverlap(ProductMeasure):
         return (neighbors / sparse.linalg.norm(neighbors)).toarray()
 
     def _null(
-        self,
-        arrays: Sequence[Rows],
-        names: Names,
-        split: int | None,
-        n_permutations: int,
-        rng: np.random.RandomState,
+        self, arrays: Sequence[Rows], names: Names, split: int | None, n_permutations: int, rng: RandomState
     ) -> Null:
         if self.index == "mutual":
             return super()._null(arrays, names, split, n_permutations, rng)
@@ -365,7 +356,7 @@ class RSA(ProductMeasure):
         return np.clip(scores, -1.0, 1.0)
 
     def _matrix(self, X: Rows, name: Hashable) -> FloatArray:
-        return symmetric_from_pairs(self._pairs(X, name), X.shape[0]) / np.sqrt(2)
+        return squareform(self._pairs(X, name)) / np.sqrt(2)
 
 
 def permuted_jaccard(

@@ -62,7 +62,9 @@ def sketched_cka(
     """
     check_choice(return_, "return_", ("score", "angle"))
     products = pair_products([sketches_x, sketches_y], ["X", "Y"], estimator)
-    return estimated_alignment(products, return_)
+    left_out = left_out_alignments(products, return_)
+    value = alignment_of(mean_products(products), return_)
+    return Estimate(value, float(jackknife_error(left_out)), len(left_out))
 
 
 def scka(sketch_x: CountSketch, sketch_y: CountSketch) -> float:
@@ -96,13 +98,6 @@ def scka(sketch_x: CountSketch, sketch_y: CountSketch) -> float:
     refuse_different([[sketch_x], [sketch_y]])
     rows = [scaled_replicates(each, name).rows[0] for each, name in zip(both, ("X", "Y"), strict=True)]
     return float(alignments(rows, ["X", "Y"], Linear(), center=False)[0, 1])
-
-
-def estimated_alignment(products: FloatArray, return_: Returned = "score") -> Estimate:
-    """The alignment of two sets from their `pair_products` (2, 2, R, R), with its jackknife error."""
-    left_out = left_out_alignments(products, return_)
-    value = alignment_of(mean_products(products), return_)
-    return Estimate(value, float(jackknife_error(left_out)), len(left_out))
 
 
 def left_out_alignments(products: FloatArray, return_: Returned = "score") -> list[float]:

@@ -161,7 +161,9 @@ class FeatureSketch(Summary):
         self._rescale(stream_exponent(self._exponent, X))
         step = block_rows(X.shape[1] + 1)
         for start in range(0, X.shape[0], step):
-            block = with_squared_norms(times_power(X[start : start + step], -(self._exponent or 0)))
+            part = times_power(X[start : start + step], -(self._exponent or 0)).astype(np.float64, copy=False)
+            both = part, row_norms_about(part)[:, np.newaxis]  # (x_i, |x_i|²) for every row
+            block = sparse.hstack(both, format="csr") if is_sparse(part) else np.hstack(both)
             for each in self._sketches:
                 each.update(block, numbers[start : start + step])
         self.n_rows_ += X.shape[0]
@@ -244,13 +246,6 @@ def stream_exponent(seen: int | None, X: Rows) -> int | None:
     if seen is None:
         return own if abs(own) > ROOM else 0
     return own if own > seen + ROOM else seen
-
-
-def with_squared_norms(X: Rows) -> Rows:
-    """(x_i, |x_i|²) for every row of a dense or CSR matrix, in float64."""
-    X = X.astype(np.float64, copy=False)
-    norms = row_norms_about(X)[:, np.newaxis]
-    return sparse.hstack([X, norms], format="csr") if is_sparse(X) else np.hstack([X, norms])
 
 
 def check_sketch(sketch: Any) -> None:

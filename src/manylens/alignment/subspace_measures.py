@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any, Literal
 
 import numpy as np
+from numpy.random import RandomState
 
 from manylens.alignment.cca_and_procrustes import (
     Directions,
@@ -45,12 +46,7 @@ class MatchedMeasure(Measure):
             return np.array([[self._similarity(one, other) for other in others] for one in ones])
 
     def _null(
-        self,
-        arrays: Sequence[Rows],
-        names: Names,
-        split: int | None,
-        n_permutations: int,
-        rng: np.random.RandomState,
+        self, arrays: Sequence[Rows], names: Names, split: int | None, n_permutations: int, rng: RandomState
     ) -> Null:
         refuse_constant(arrays, names)
         lines = []

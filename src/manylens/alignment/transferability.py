@@ -115,11 +115,6 @@ def alignment_score(X: FloatArray, Y: FloatArray, estimator: Estimator = "unbias
     return Scored(value, len(X) * influence)
 
 
-def biased_alignment_score(X: FloatArray, Y: FloatArray) -> Scored:
-    """Biased linear CKA of the features (n, d) with the target columns (n, C)."""
-    return alignment_score(X, Y, "biased")
-
-
 def row_products(X: FloatArray, Y: FloatArray, estimator: Estimator) -> FloatArray:
     """Σ_j K_ij L_ij (n,) of the centered kernels of centered features; their sum is <K, L>.
 

@@ -175,10 +175,25 @@ class BootstrapModules(AffineModules):
             Combine the summaries of several batches with `merge`.
         """
         check_is_fitted(self, "feature_map_")
-        return self._sample_moments(validate_rows(self, X), check_counts(counts))
+        X = validate_rows(self, X)
+        if counts is None:
+            raise ValueError(
+                "counts is None, but bootstrap samples are defined by how often they hold each row: give "
+                "bootstrap_counts of this batch, or use fit."
+            )
+        checked = finite_array(counts, "counts", 2)
+        if checked.size and checked.min() < 0:
+            raise ValueError("counts has negative entries: give how often each sample holds each row.")
+        return self._sample_moments(X, checked)
 
     def _check_summary(self, summary: Any) -> None:
-        check_bootstrap(summary, self.n_modules)
+        if not isinstance(summary, BootstrapMoments):
+            raise TypeError(f"summary={shown(summary)} must be the BootstrapMoments that summarize returns.")
+        if len(summary.samples) != self.n_modules or summary.whole.weight == 0:
+            raise ValueError(
+                f"summary has {len(summary.samples)} samples of {summary.whole.weight:g} rows, but there are "
+                f"{self.n_modules} modules: give what summarize of this model returned."
+            )
 
 
 class BootstrapKernelPCA(BootstrapModules, KernelBaseline):
@@ -234,30 +249,6 @@ class BootstrapKernelPCA(BootstrapModules, KernelBaseline):
         covariances = [axes.T @ sample.covariance() @ axes for sample in summary.samples]
         self._set_modules(spectrum, self._modules_of(covariances, spectrum))
         return self
-
-
-def check_counts(counts: ArrayLike | None) -> FloatArray:
-    """Counts (n_modules, n) of rows in bootstrap samples; raises if they are None or negative."""
-    if counts is None:
-        raise ValueError(
-            "counts is None, but bootstrap samples are defined by how often they hold each row: give "
-            "bootstrap_counts of this batch, or use fit."
-        )
-    checked = finite_array(counts, "counts", 2)
-    if checked.size and checked.min() < 0:
-        raise ValueError("counts has negative entries: give how often each sample holds each row.")
-    return checked
-
-
-def check_bootstrap(summary: Any, n_modules: int) -> None:
-    """Raise unless a summary holds one bootstrap sample per module."""
-    if not isinstance(summary, BootstrapMoments):
-        raise TypeError(f"summary={shown(summary)} must be the BootstrapMoments that summarize returns.")
-    if len(summary.samples) != n_modules or summary.whole.weight == 0:
-        raise ValueError(
-            f"summary has {len(summary.samples)} samples of {summary.whole.weight:g} rows, but there are "
-            f"{n_modules} modules: give what summarize of this model returned."
-        )
 
 
 def in_double(X: Rows) -> Rows:

@@ -77,7 +77,8 @@ def choose_features(rows: Rows, options: ColumnOptions, aside: Iterable[str | No
             f"out with --drop {shell_word(name)}, or use --numeric-only."
         )
     if text and not options.one_hot:
-        commas = [name for name in text if looks_like_decimal_commas(left[name])]
+        firsts = [left[name].dropna().astype(str).iloc[:20] for name in text]
+        commas = any(first.str.fullmatch(r"[-+]?\d+,\d+").all() for first in firsts)
         hint = " (numbers with decimal commas are read with --decimal ,)" if commas else ""
         raise CommandError(
             f"{rows.name}: text in {quoted(text)}{hint}. Leave them out with --drop {shell_word(text[0])} "
@@ -98,7 +99,7 @@ def choose_features(rows: Rows, options: ColumnOptions, aside: Iterable[str | No
 def refuse_missing(rows: Rows, numbers: list[str], text: list[str], options: ColumnOptions) -> None:
     """Refuse infinite values, columns without any value and, unless they are imputed, missing values."""
     frame = rows.frame  # column by column: a copy of the whole table may not fit in memory
-    infinite = [name for name in numbers if is_infinite(frame[name])]
+    infinite = [name for name in numbers if np.isinf(frame[name].to_numpy(float, na_value=np.nan)).any()]
     if infinite:
         raise CommandError(f"{rows.name}: infinite values in {quoted(infinite)}: repair them, or --drop.")
     counts = pd.Series({name: int(frame[name].isna().sum()) for name in [*numbers, *text]})
@@ -113,11 +114,6 @@ def refuse_missing(rows: Rows, numbers: list[str], text: list[str], options: Col
             f"{rows.name}: values are missing in {listed}{more}. Fill them with --impute median, or leave "
             "the columns out with --drop."
         )
-
-
-def is_infinite(values: pd.Series[Any]) -> bool:
-    """Whether a column of numbers holds an infinite one."""
-    return bool(np.isinf(values.to_numpy(dtype=float, na_value=np.nan)).any())
 
 
 def is_text(values: pd.Series[Any]) -> bool:
@@ -136,11 +132,6 @@ def kind_of(values: pd.Series[Any]) -> str:
             return NESTED[kind is dict]
         return f"objects of type {kind.__name__}"
     return str(values.dtype)
-
-
-def looks_like_decimal_commas(values: pd.Series[Any]) -> bool:
-    """Whether the first texts are numbers with a comma."""
-    return bool(values.dropna().astype(str).iloc[:20].str.fullmatch(r"[-+]?\d+,\d+").all())
 
 
 def shell_word(name: Any) -> str:

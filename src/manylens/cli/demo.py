@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 def demo(output: str, quick: bool, seed: int, open_page: bool) -> None:
     """Learn modules of the digits, compare them, print a table, write a report and open the explorer."""
-    path = check_output(output)
+    path = Path(output)
+    if path.is_dir():
+        raise CommandError(f"--output {output} is a folder: give the name of a file in it.")
+    if not path.parent.is_dir():
+        raise CommandError(f"the folder {path.parent} of --output does not exist: create it first.")
     for package in ("rich", "matplotlib"):
         try:
             import_optional(package, "the demo", '"manylens[cli]"')
@@ -65,16 +69,6 @@ def write_digits(experiment: Experiment, path: Path) -> Path:
     except OSError as error:
         reason = error.strerror or error
         raise CommandError(f"{path} could not be written ({reason}): choose another --output.") from error
-    return path
-
-
-def check_output(output: str) -> Path:
-    """The file to write, if its folder exists."""
-    path = Path(output)
-    if path.is_dir():
-        raise CommandError(f"--output {output} is a folder: give the name of a file in it.")
-    if not path.parent.is_dir():
-        raise CommandError(f"the folder {path.parent} of --output does not exist: create it first.")
     return path
 
 

@@ -93,10 +93,7 @@ def over_blocks(
     >>> over_blocks(cka_matrix, batches).shape
     (2, 2)
     """
-    runner = Runner(
-        check_patience(patience),
-        check_count(verbose, "verbose", minimum=0),
-    )
+    runner = Runner(check_patience(patience), check_count(verbose, "verbose", minimum=0))
     if function is cka_matrix or function is stable_rank:
         if y is not None:
             raise TypeError(f"{function.__name__} takes no target: leave y out.")
@@ -134,7 +131,7 @@ def cka_of_blocks(
         sets = {Side(k, name): each for k, side in enumerate(sides) for name, each in side.items()}
     pairs = None if p is None else [(one, other) for one in list(sets)[:p] for other in list(sets)[p:]]
     empty = StreamingCKA(pairs, estimator, center)
-    stream = reduce_blocks(read_blocks(sets), stream_block, "cka", runner, empty)
+    stream = reduce_blocks(read_blocks(sets), update_rows, "cka", runner, empty)
     if p is None:
         stream._by_name = has_names(X)
         return stream.result(return_)
@@ -156,16 +153,11 @@ class Side:
         return str(self.name)
 
 
-def stream_block(empty: StreamingCKA, _number: int, *arguments: Any) -> StreamingCKA:
-    """Cross-moments of one block."""
-    return empty.fresh().update(only_part(arguments))
-
-
-def only_part(arguments: tuple[Any, ...]) -> Any:
-    """The rows of a block without a target."""
+def update_rows(empty: Summary, _number: int, *arguments: Any) -> Summary:
+    """A summary of one block without a target."""
     if len(arguments) != 1:
         raise TypeError(f"the block has {len(arguments)} parts, but no target is used: give its rows alone.")
-    return arguments[0]
+    return empty.fresh().update(*arguments)
 
 
 class RowMoments(Summary):
@@ -190,13 +182,8 @@ class RowMoments(Summary):
 
 def stable_rank_of_blocks(runner: Runner, X: Any, center: bool = True) -> float:
     """`stable_rank` of rows in blocks."""
-    summary = reduce_blocks(read_blocks(X), moments_block, "moments", runner, RowMoments())
+    summary = reduce_blocks(read_blocks(X), update_rows, "moments", runner, RowMoments())
     return stable_rank(summary.moments, center)
-
-
-def moments_block(empty: RowMoments, _number: int, *arguments: Any) -> RowMoments:
-    """Moments of one block."""
-    return empty.fresh().update(only_part(arguments))
 
 
 def weights_of_blocks(

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import accumulate, chain, zip_longest
+from itertools import chain, zip_longest
 from typing import Any
 
 import numpy as np
@@ -53,10 +53,6 @@ class Blocks:
         rows = (each[:1] for each in self.arguments)
         once = isinstance(self.arguments, Iterator)
         return Blocks(rows if once else list(rows), self.is_lazy, self.lengths)
-
-    def first_rows(self, lengths: list[int]) -> list[int]:
-        """Number of the first row of each block."""
-        return [0, *accumulate(lengths)][: len(lengths)]
 
 
 def read_blocks(X: Any, y: Any = None) -> Blocks:

@@ -49,7 +49,9 @@ def calibrate(parts: Parts, layout: Layout, k: int, patience: float) -> Calibrat
     neighbors = drop_self(own, exact.rows)[0]
     squares, rows = module_distances(parts, layout, queries, neighbors, own, n_nearest, patience)
     known = np.stack([np.isin(line, near) for line, near in zip(rows, neighbors, strict=True)])
-    return Calibration(recall_by_size(squares, known, k), neighbor_weights(squares, known), per_neighbor)
+    weights: FloatArray = squares[:, known].mean(axis=1)  # up to a common factor
+    weights = weights if weights.sum() > 0 else np.ones(len(weights))
+    return Calibration(recall_by_size(squares, known, k), weights, per_neighbor)
 
 
 def all_answers(parts: Parts, requests: dict[Slot, Any], patience: float) -> dict[Slot, Any]:
@@ -126,12 +128,6 @@ def module_distances(
             squares[list(modules), :, at : at + width] = in_units(part, own_exponent, exponent)
         at += width
     return squares, rows
-
-
-def neighbor_weights(squares: FloatArray, known: BoolArray) -> FloatArray:
-    """Mean squared distance of the neighbors (a mask) in each module, up to a common factor."""
-    weights: FloatArray = squares[:, known].mean(axis=1)
-    return weights if weights.sum() > 0 else np.ones(len(weights))
 
 
 def recall_by_size(squares: FloatArray, known: BoolArray, k: int) -> FloatArray:

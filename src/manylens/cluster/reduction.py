@@ -197,7 +197,7 @@ def with_first_rows(blocks: Blocks, runner: Runner) -> Blocks:
             for k, arguments in enumerate(blocks)
         ]
         lengths = [part.summary for part in runner.compute(named(list, "manylens-counts")(counts), blocks)]
-    firsts = blocks.first_rows(lengths)
+    firsts = [0, *itertools.accumulate(lengths)][: len(lengths)]
     together = [(*arguments, first) for arguments, first in zip(blocks, firsts, strict=True)]
     return Blocks(together, True, lengths)
 

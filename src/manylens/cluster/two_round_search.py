@@ -103,7 +103,11 @@ class TwoRoundSearch:
         half = start + FIRST_SHARE * max(0.0, until - start)
         lists = self.parts.ask(requests, self.enough(), half, until)
         if not lists:
-            raise TimeoutError(no_answer_message(layout, max(0.0, until - start)))
+            raise TimeoutError(
+                f"None of the {len(layout.widths)} modules ({len(layout.slots)} parts) answered within "
+                f"{max(0.0, until - start):.3g} seconds: their workers are gone, stopped or busy. Give a "
+                "longer deadline, or start workers."
+            )
         unions = {
             s.uid: union_of([lists[slot][1] for slot in self._slots(s) if slot in lists])
             for s in self.segments
@@ -228,11 +232,3 @@ def in_units(squares: FloatArray, exponent: int, common: int) -> FloatArray:
     """Squared distances in units of 4**exponent in units of 4**common."""
     scaled: FloatArray = np.ldexp(squares.astype(np.float64), 2 * (exponent - common))
     return scaled
-
-
-def no_answer_message(layout: Layout, seconds: float) -> str:
-    """Error message for a search that no module answered."""
-    return (
-        f"None of the {len(layout.widths)} modules ({len(layout.slots)} parts) answered within {seconds:.3g} "
-        "seconds: their workers are gone, stopped or busy. Give a longer deadline, or start workers."
-    )

@@ -423,20 +423,6 @@ class FoldReport:
     name: str
     context: Context
 
-    def print_score(self, diversity: float, score: float) -> None:
-        """Print the score of one diversity if `verbose` is 2 or more."""
-        if self.search.verbose > 1:
-            print(f"[DiversitySearchCV] {self.name}: score {score:.4f} at diversity {diversity:g}")
-
-    def print_fold(self, diversities: list[float], scores: FloatArray, seconds: float) -> None:
-        """Print the best score of the fold if `verbose`."""
-        if self.search.verbose > 0:
-            best = int(np.argmax(scores))
-            print(
-                f"[DiversitySearchCV] {self.name}: best score {scores[best]:.4f} at diversity "
-                f"{diversities[best]:g} after {seconds:.1f} s"
-            )
-
 
 def score_fold(
     estimator: Any,
@@ -469,8 +455,14 @@ def score_fold(
                 fitted = time.perf_counter()
                 score = scored(scorer, candidate, X_test, y_test)
                 results[:, i] = score, fitted - start, time.perf_counter() - fitted
-            report.print_score(diversity, score)
-    report.print_fold(diversities, results[0], results[1:].sum())
+            if report.search.verbose > 1:
+                print(f"[DiversitySearchCV] {report.name}: score {score:.4f} at diversity {diversity:g}")
+    if report.search.verbose > 0:
+        best = int(np.argmax(results[0]))
+        print(
+            f"[DiversitySearchCV] {report.name}: best score {results[0, best]:.4f} at diversity "
+            f"{diversities[best]:g} after {results[1:].sum():.1f} s"
+        )
     return results, decomposition.seconds
 
 

@@ -17,7 +17,7 @@ from manylens.ensembles.search_coordinates import finite_columns, module_views
 from manylens.explorer.diversity_curves import others
 from manylens.explorer.page_data import LARGEST, ExplorerData, little_endian, row_data
 from manylens.explorer.similarities import linear_cka, similarity_matrix
-from manylens.typing import FloatArray, IntArray, MatrixLike, ModuleSet
+from manylens.typing import FloatArray, MatrixLike, ModuleSet
 from manylens.validation import check_count, plain_conversion_errors, shown
 
 MOST_ROWS = 2000  # CKA is computed on a sample of at most this many rows
@@ -81,7 +81,9 @@ def comparison_data(
         "cka": scores,
     }
     maps = np.stack([planar_map(layer) for layer in layers])
-    found = np.stack([row_neighbors(layer, n_neighbors) for layer in layers]).astype("<u4")
+    found = np.stack(
+        [others(NearestNeighbors().fit(layer), layer, np.arange(len(layer)), n_neighbors) for layer in layers]
+    ).astype("<u4")
     return ExplorerData(meta, little_endian(maps), found.tobytes(), beside.images)
 
 
@@ -145,9 +147,3 @@ def planar_map(layer: FloatArray) -> FloatArray:
         return np.zeros((len(layer), 2))
     Z = PCA(width, svd_solver="auto", random_state=0).fit_transform(layer)
     return np.hstack([Z, np.zeros((len(Z), 2 - width))])
-
-
-def row_neighbors(layer: FloatArray, n_neighbors: int) -> IntArray:
-    """The nearest other rows (n, κ) of all rows."""
-    index = NearestNeighbors().fit(layer)
-    return others(index, layer, np.arange(len(layer)), n_neighbors)

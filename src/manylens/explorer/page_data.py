@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.ensembles.search_coordinates import finite_columns, module_views
 from manylens.explorer.diversity_curves import diversity_curves
 from manylens.explorer.images import image_bytes, image_query
-from manylens.explorer.similarities import module_similarities, sample_of
+from manylens.explorer.similarities import MOST_ROWS, module_similarities
 from manylens.modules.autoencoder import ModularAutoencoder
 from manylens.modules.kernel_pca import ModularKernelPCA
 from manylens.typing import AnyArray, FloatArray, MatrixLike, ModuleSet
@@ -75,7 +76,7 @@ def explorer_data(
     query, query_map = (None, b"")
     if described["stops"]:
         query, query_map = image_query(lenses, X, beside.pixels, coordinates.shape[1])
-    sample = coordinates[sample_of(n)]
+    sample = coordinates[:: -(-n // MOST_ROWS)]
     meta = {
         **described,
         **beside.described,
@@ -89,7 +90,7 @@ def explorer_data(
         "curves": diversity_curves(
             coordinates,
             weights,
-            None if is_pairwise(lenses) else X,
+            None if get_tags(lenses).input_tags.pairwise else X,
             beside.described["codes"],
             n_neighbors,
         ),
@@ -133,7 +134,9 @@ def prepare(
             )
         coordinates = finite_columns(np.asarray(lenses.transform(X)))
         widths = [view.shape[1] for view in module_views(lenses, coordinates)]
-        described, weights = {"widths": widths, "stops": []}, [fixed_weights(widths)]
+        ends = np.cumsum(widths)
+        columns = [slice(int(end - width), int(end)) for end, width in zip(ends, widths, strict=True)]
+        described, weights = {"widths": widths, "stops": []}, [columns]
     if len(coordinates) < 2:
         raise ValueError(f"X has {len(coordinates)} row, which has no neighbors: give at least two rows.")
     return Prepared(coordinates, described, weights)
@@ -277,19 +280,6 @@ def module_shares(lenses: Any, width: int) -> FloatArray:
         return np.einsum("mhk,mhk->mk", W, W)
     decoders = lenses.decomposition_.projection[:, :width].T @ lenses.decoders_  # (M, k, H)
     return np.einsum("mkh,mhk->mk", decoders, W)
-
-
-def fixed_weights(widths: list[int]) -> list[slice]:
-    """The columns of each module."""
-    ends = np.cumsum(widths)
-    return [slice(int(end - width), int(end)) for end, width in zip(ends, widths, strict=True)]
-
-
-def is_pairwise(lenses: Any) -> bool:
-    """Whether rows are given by their similarities."""
-    from sklearn.utils import get_tags
-
-    return bool(get_tags(lenses).input_tags.pairwise)
 
 
 def little_endian(array: FloatArray) -> bytes:

@@ -144,7 +144,9 @@ class ExplorerBackend:
             raise NotReadyError(self._n_mapped / self.n)
         row, center = -1, None
         if asked["image"] is not None:
-            center = self._image_coordinates(asked["image"])
+            query = self.page.meta["query"]
+            x = query["scale"] * asked["image"] + query["offset"]
+            center = np.asarray(self.lenses.principal_coordinates(x[None]), dtype=np.float32)[0, : self.k]
         else:
             row = asked["row"]
             center = ungrouped(self.groups, slice(row, row + 1), self.k)[0]
@@ -207,12 +209,6 @@ class ExplorerBackend:
         if isinstance(weights[0], slice):
             return np.eye(self.k, dtype=np.float32)
         return np.concatenate(list(weights)).astype(np.float32)
-
-    def _image_coordinates(self, pixels: FloatArray) -> FloatArray:
-        query = self.page.meta["query"]
-        x = query["scale"] * pixels + query["offset"]
-        found = np.asarray(self.lenses.principal_coordinates(x[None]), dtype=np.float32)[0]
-        return found[: self.k]
 
     def _row(self, row: int) -> dict[str, Any]:
         """Name, label, image, text and columns of a row."""

@@ -48,8 +48,3 @@ def similarity_matrix(
         chosen = None if others is None else [columns[m] for m in among]
         scores[np.ix_(varying, among)] = measure([views[m] for m in varying], chosen)
     return [[float(round(s, 4)) if np.isfinite(s) else None for s in line] for line in scores]
-
-
-def sample_of(n: int) -> slice:
-    """Evenly spaced rows, at most MOST_ROWS."""
-    return slice(None, None, -(-n // MOST_ROWS))

@@ -398,18 +398,13 @@ def make_feature_map(
     return FourierMap(kernel, rank, random_state=random_state)
 
 
-def refuse_precomputed(kernel: Kernel, feature_map: str) -> None:
-    """Raise if the kernel is precomputed, because then there are no rows to map."""
+def kernel_with_landmarks(given: KernelLike | None, feature_map: str) -> Kernel:
+    """An unfitted copy of a kernel (RBF if None); raise if only the exact map can represent it."""
+    kernel = kernel_or_rbf(given)
     if isinstance(kernel, Precomputed):
         raise ValueError(
             f"feature_map={feature_map!r} needs rows, but kernel='precomputed' has none: use 'exact'."
         )
-
-
-def kernel_with_landmarks(given: KernelLike | None, feature_map: str) -> Kernel:
-    """An unfitted copy of a kernel (RBF if None); raise if only the exact map can represent it."""
-    kernel = kernel_or_rbf(given)
-    refuse_precomputed(kernel, feature_map)
     if not kernel.has_landmarks:
         raise ValueError(
             f"feature_map={feature_map!r} needs a kernel that can compare any two rows, but "

@@ -149,7 +149,9 @@ class NetworkAutoencoder(CallbackSupportMixin, ModuleTransformer):
         clear_fitted(self, "networks_")
         rng = new_generator(self.random_state)
         self.mean_, variances, _ = column_scales(X)
-        self.scale_ = common_scale(variances, self.mean_, X.dtype)
+        rounding = (8 * float(np.finfo(X.dtype).eps)) ** 2 * float(self.mean_ @ self.mean_)
+        refuse_equal_rows(variances[variances > rounding])
+        self.scale_ = float(np.sqrt(variances.mean()))  # common to all columns, it only multiplies the loss
         d = X.shape[1]
         activations = [*[self.activation] * len(widths), "identity"]  # the narrow layer is linear
         start = random_networks(M, [d, *widths, H, *widths[::-1], d], activations * 2, rng)
@@ -188,10 +190,3 @@ class NetworkAutoencoder(CallbackSupportMixin, ModuleTransformer):
         decoders = self.networks_.layers(len(self.networks_.weights) // 2, None)
         rows = decoders.in_blocks(modules, lambda decoded: decoded.mean(axis=0), lambda z: z.swapaxes(0, 1))
         return rows * modules.dtype.type(self.scale_) + self.mean_.astype(modules.dtype)
-
-
-def common_scale(variances: FloatArray, mean: FloatArray, dtype: Any) -> float:
-    """Root of the mean variance of the columns; a common scale of all columns only multiplies the loss."""
-    rounding = (8 * float(np.finfo(dtype).eps)) ** 2 * float(mean @ mean)
-    refuse_equal_rows(variances[variances > rounding])
-    return float(np.sqrt(variances.mean()))

@@ -6,6 +6,7 @@ import importlib
 import json
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -69,14 +70,10 @@ def take_neighbor_tree(tree: Any) -> list[Any] | None:
     return [rows, int(leaf_size), *((METRICS[name], {}) if name in METRICS else ("minkowski", {"p": p}))]
 
 
-def make_neighbor_tree(module: str, name: str) -> Callable[[list[Any]], Any]:
-    """A function that builds a KDTree or BallTree from the content of `take_neighbor_tree`."""
-
-    def make(content: list[Any]) -> Any:
-        rows, leaf_size, metric, options = content
-        return getattr(importlib.import_module(module), name)(rows, leaf_size, metric=metric, **options)
-
-    return make
+def make_neighbor_tree(module: str, name: str, content: list[Any]) -> Any:
+    """A KDTree or BallTree from the content of `take_neighbor_tree`."""
+    rows, leaf_size, metric, options = content
+    return getattr(importlib.import_module(module), name)(rows, leaf_size, metric=metric, **options)
 
 
 def take_lightgbm(booster: Any) -> list[Any]:
@@ -115,7 +112,7 @@ ADAPTERS = {
 for _module, _name in (("_kd_tree", "KDTree"), ("_ball_tree", "BallTree")):
     for _width in ("", "32", "64"):
         _full = f"sklearn.neighbors.{_module}"
-        _make = make_neighbor_tree(_full, f"{_name}{_width}")
+        _make = partial(make_neighbor_tree, _full, f"{_name}{_width}")
         ADAPTERS[f"{_full}.{_name}{_width}"] = Adapter(take_neighbor_tree, _make)
 
 

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from manylens.optional import import_optional
@@ -156,7 +155,7 @@ def load_skops(path: str | PathLike[str], trusted: dict[str, type], max_bytes: i
             f"{name} takes {size:,} bytes when unpacked, more than max_bytes={max_bytes:,}: if you trust its "
             f"author, raise the limit with manylens.load(path, max_bytes={size})."
         )
-    skops = _skops()
+    skops = import_optional("skops.io", "Reading a skops file", '"manylens[save]"')
     with plain_skops_errors(name):
         asked = skops.get_untrusted_types(file=path)
     unknown = [each for each in asked if each not in DATA_ONLY and find_class(each, trusted) is None]
@@ -212,7 +211,3 @@ def kind_of_file(beginning: bytes) -> str:
         text = "\0"
     readable = all(each.isprintable() or each.isspace() for each in text)
     return "a text file" if readable else "not a file that manylens knows"
-
-
-def _skops() -> ModuleType:
-    return import_optional("skops.io", "Reading a skops file", '"manylens[save]"')

@@ -77,10 +77,11 @@ def distinct_layers(modules: Mapping[str, nn.Module], names: Sequence[str]) -> l
 
 def block_names(module: nn.Module, prefix: str = "") -> Iterator[str]:
     """Names of repeated blocks, such as the layers of an encoder, and of layers with a weight matrix."""
+    embedding = import_torch().nn.Embedding  # a table of positions has the same output for every row
     for name, child in module.named_children():
         if is_container(child) or has_repeated_units(child):
             yield from block_names(child, f"{prefix}{name}.")
-        elif n_weights(child) and not is_position_table(name, child):
+        elif n_weights(child) and not (isinstance(child, embedding) and is_of_positions(name)):
             yield prefix + name
 
 
@@ -117,11 +118,6 @@ def has_repeated_units(module: nn.Module) -> bool:
 def n_weights(module: nn.Module) -> int:
     """Number of weight matrices and convolution kernels in a module."""
     return sum(parameter.ndim > 1 for parameter in module.parameters())
-
-
-def is_position_table(name: str, module: nn.Module) -> bool:
-    """Whether a module is a table of positions, whose output is the same for every row."""
-    return isinstance(module, import_torch().nn.Embedding) and is_of_positions(name)
 
 
 def is_of_positions(name: str) -> bool:

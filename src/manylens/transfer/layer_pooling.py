@@ -58,7 +58,9 @@ def output_tensors(output: Any, name: str) -> list[torch.Tensor]:
     """The output of a layer, or the tensors in its tuple, or the main one in its dict."""
     tensor = import_torch().Tensor
     if isinstance(output, Mapping):
-        found = {key: part for key, part in output.items() if isinstance(part, tensor) and is_real(part)}
+        found = {
+            key: part for key, part in output.items() if isinstance(part, tensor) and part.is_floating_point()
+        }
         main = next((key for key in MAIN_OUTPUTS if key in found), None)
         if main is None and len(found) > 1:
             raise ValueError(
@@ -89,11 +91,6 @@ def batch_first(tensor: torch.Tensor, module: nn.Module, call: Call, name: str) 
             f"may be the batch of {n_rows}: give batches of another number of rows."
         )
     return tensor.transpose(0, 1) if fits == [1] else tensor
-
-
-def is_real(tensor: torch.Tensor) -> bool:
-    """Whether a tensor holds floating-point numbers."""
-    return bool(tensor.is_floating_point())
 
 
 def needs_channels(tensor: torch.Tensor, rule: PoolingRule) -> bool:

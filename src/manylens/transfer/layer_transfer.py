@@ -302,18 +302,19 @@ class LayerTransfer(PlainScoreMixin, ClassifierMixin, BaseEstimator):
         return gather(steps.run(parts), lambda rows, _name: rows.astype(np.float64))
 
     def _state_for_file(self, state: dict[str, Any]) -> dict[str, Any]:
-        """Attributes that `manylens.save` writes: the weights of the network instead of the network."""
+        """Attributes that `manylens.save` writes: the weights of the network, bfloat16 as float32."""
         if self.network is None:
             return state
-        return {**state, "network": None, "network_state_": network_state(self.network)}
+        torch = import_torch("LayerTransfer")
+        saved = {name: value.detach().cpu() for name, value in self.network.state_dict().items()}
+        saved = {n: (v.float() if v.dtype == torch.bfloat16 else v).numpy() for n, v in saved.items()}
+        return {**state, "network": None, "network_state_": saved}
 
     def __sklearn_clone__(self) -> Self:
         """An unfitted copy that shares the network."""
-        parameters = {name: clone(value, safe=False) for name, value in self._other_parameters().items()}
-        return type(self)(self.network, **parameters)
-
-    def _other_parameters(self) -> dict[str, Any]:
-        return {name: value for name, value in self.get_params(deep=False).items() if name != "network"}
+        parameters = self.get_params(deep=False)
+        network = parameters.pop("network")
+        return type(self)(network, **{name: clone(value, safe=False) for name, value in parameters.items()})
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -357,10 +358,3 @@ def check_inputs(X: Any) -> tuple[Any, int]:
             f"Found array with {what} (shape={tuple(X.shape)}) while a minimum of 1 is required."
         )
     return X, len(X)
-
-
-def network_state(network: nn.Module) -> dict[str, AnyArray]:
-    """Weights and buffers of a network as arrays, those of bfloat16 as float32."""
-    torch = import_torch("LayerTransfer")
-    state = {name: value.detach().cpu() for name, value in network.state_dict().items()}
-    return {n: (v.float() if v.dtype == torch.bfloat16 else v).numpy() for n, v in state.items()}

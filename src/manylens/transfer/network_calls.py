@@ -210,7 +210,9 @@ class Caller:
         placed = {key: self.place(value) for key, value in batch.items()}
         known = {} if self.parameters is None else self.parameters
         placed = {key: value for key, value in placed.items() if key in known or key not in LABEL_KEYS}
-        needed = {name for name, each in known.items() if is_named(each) and each.default is each.empty}
+        variadic = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+        single = {name: each for name, each in known.items() if each.kind not in variadic}
+        needed = {name for name, each in single.items() if each.default is each.empty}
         n_rows = next(filter(None, map(n_rows_of, placed.values())), None)
         masks = masks_in(placed)
         if needed <= placed.keys():
@@ -222,7 +224,8 @@ class Caller:
         n_rows = n_rows_of(args[0]) if args else None
         if self.parameters is None:
             return Call(tuple(args), {}, n_rows, {})
-        named = [name for name, each in self.parameters.items() if is_positional(each)]
+        by_position = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+        named = [name for name, each in self.parameters.items() if each.kind in by_position]
         n_needed = sum(self.parameters[name].default is inspect.Parameter.empty for name in named)
         takes_any = any(each.kind is each.VAR_POSITIONAL for each in self.parameters.values())
         if not takes_any:
@@ -260,16 +263,6 @@ def parameters_of(model: nn.Module) -> dict[str, inspect.Parameter] | None:
         return dict(inspect.signature(wrapped.forward).parameters)
     except (TypeError, ValueError):  # compiled models
         return None
-
-
-def is_positional(parameter: inspect.Parameter) -> bool:
-    """Whether a parameter can be given by position."""
-    return parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-
-
-def is_named(parameter: inspect.Parameter) -> bool:
-    """Whether a parameter is a single one, not *args or **kwargs."""
-    return parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
 
 
 def is_label(value: Any, n_rows: int | None) -> bool:

@@ -87,19 +87,14 @@ def compare_models(
     with closing(passes[0].run(one)) as rows_a, closing(passes[1].run(other)) as rows_b:
         products = BlockProducts()
         for a, b in zip_longest(rows_a, rows_b):
-            check_same_rows(a, b)
+            counts = [0 if part is None else len(next(iter(part.values()))) for part in (a, b)]
+            if counts[0] != counts[1]:
+                raise ValueError(
+                    f"A batch has {counts[0]} rows for the first network and {counts[1]} for the second: "
+                    "give the same samples to both, in batches of the same sizes."
+                )
             products.add(a, b)
     return products.result()
-
-
-def check_same_rows(a: Batch | None, b: Batch | None) -> None:
-    """Raise if a batch of one network has other rows than that of the other."""
-    counts = [0 if part is None else len(next(iter(part.values()))) for part in (a, b)]
-    if counts[0] != counts[1]:
-        raise ValueError(
-            f"A batch has {counts[0]} rows for the first network and {counts[1]} for the second: give the "
-            "same samples to both, in batches of the same sizes."
-        )
 
 
 class BlockProducts:
