@@ -93,7 +93,8 @@ class CCA(MatchedMeasure):
     """Canonical correlation analysis.
 
     With weights="mean" and variance=1, it is invariant under any invertible linear map of either
-    representation. With at least as many columns as rows, it is 1 for any two representations: keep fewer directions.
+    representation. With at least as many columns as rows, it is 1 for any two representations: keep fewer
+    directions.
 
     Parameters
     ----------
