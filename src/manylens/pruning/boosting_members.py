@@ -40,8 +40,7 @@ class Stages(Members):
         if self.classes is None and self.loss in OTHER_LOCATIONS:
             raise ValueError(
                 f"{self.name} with loss {self.loss!r} does not predict a mean, but pruning fits weights by "
-                "squared errors, which would turn it into a model of the mean: use a model fitted with squared "
-                "error."
+                "squared errors, which would make it one of the mean: fit it with squared error."
             )
         if self.classes is None and self.loss not in MEAN_LOSSES:
             raise ValueError(
