@@ -1,6 +1,7 @@
 """TreePruner: what it keeps, what it promises, and how it behaves as an estimator."""
 
 import pickle
+import re
 import warnings
 
 import numpy as np
@@ -212,6 +213,36 @@ def test_a_guarantee_holds_for_every_row():
     np.testing.assert_array_equal(classes.predict(new_S[:60]), CLASSES.predict(new_S[:60]))
     assert classes.n_nodes_ < classes.whole_nodes_
     assert type(classes.to_ensemble()) is RandomForestClassifier
+
+
+@pytest.mark.parametrize(
+    ("limits", "size"),
+    [
+        ({"max_nodes": 100}, "n_nodes_"),
+        ({"max_bytes": 3000}, "n_bytes_"),
+        ({"max_members": 20}, "n_members_"),
+    ],
+)
+def test_limits_hold_with_a_guarantee(limits, size):
+    pruner = TreePruner(FOREST, guarantee=1.0, random_state=0, **limits)
+    small = pruner.fit(X, y, guarantee_rows=new[:10])
+    assert np.abs(small.predict(new[:10]) - FOREST.predict(new[:10])).max() <= 1.0
+    assert getattr(small, size) <= max(limits.values())
+    classes = TreePruner(CLASSES, guarantee=0, random_state=0, **limits)
+    classes.fit(S, label, guarantee_rows=new_S[:4])
+    np.testing.assert_array_equal(classes.predict(new_S[:4]), CLASSES.predict(new_S[:4]))
+    assert getattr(classes, size) <= max(limits.values())
+
+
+def test_limits_that_no_model_with_the_guarantee_meets_are_refused():
+    said = r"No model found within max_nodes=50 and max_bytes=9000 keeps guarantee=0.01 for 700 rows: the "
+    said += r"smallest that does has \d+ trees, (\d+) nodes and (\d+) bytes, so give limits of at least that"
+    pruner = TreePruner(FOREST, guarantee=0.01, max_nodes=50, max_bytes=9000, random_state=0)
+    with pytest.raises(ValueError, match=said) as found:
+        pruner.fit(X, y)
+    nodes, size = map(int, re.search(said, str(found.value)).groups())
+    pruner.set_params(max_nodes=nodes, max_bytes=size).fit(X, y)
+    assert (pruner.n_nodes_, pruner.n_bytes_) == (nodes, size)
 
 
 def test_a_model_without_trees_is_a_constant():

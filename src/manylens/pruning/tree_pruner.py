@@ -83,7 +83,7 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
     guarantee : float or None, default=None
         For rows given as `fit(X, y, guarantee_rows=...)`: the largest change of a predicted value. With
         classes, no predicted class may change, whatever the number. Leaf values are then refitted to the
-        predictions of the ensemble, and `loss` is ignored.
+        predictions of the ensemble, and `loss` is ignored. If no model also meets the limits, `fit` raises.
     fit_ensemble : bool, default=False
         Whether to fit a copy of the ensemble first. Forests with bootstrap=True are fitted to all rows;
         others are fitted to 80 % of the rows and pruned on the rest.
@@ -358,14 +358,26 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
         goal = blank._replace(target=score)
         if whole.classes is not None:
             start = start._replace(link="identity")  # squared differences of scores
-        n_leaves = start.n_split_leaves
-        fewer = sorted({max(1, int(n_leaves * 0.9**k)) for k in range(1, 45)}, reverse=True)
+        n_leaves, limits = start.n_split_leaves, self._limits()
+        limited = limits[1:] != (None, None, None)  # then the path goes on down to one leaf
+        n_steps = max(45, int(10 * np.log(n_leaves + 1)) + 2) if limited else 45
+        fewer = sorted({max(1, int(n_leaves * 0.9**k)) for k in range(1, n_steps)}, reverse=True)
         models, chosen = [open_nodes(whole, T)], 0
         for nodes, judged in prune_path(start, goal, FAITHFUL, [None, *fewer], goal):
             models.append(nodes._replace(link=whole.link))
             reached = row_scores(nodes, judged)
             if same_predictions(reached, score, whole.classes is not None, self.guarantee or 0.0):
                 chosen = len(models) - 1
+        if not limits.fit(size := nodes_size(models[chosen])):
+            given = " and ".join(
+                f"{name}={value}" for name, value in limits._asdict().items() if name != "loss" and value
+            )
+            ease = "" if whole.classes is not None else "a larger guarantee or "
+            raise ValueError(
+                f"No model found within {given} keeps guarantee={self.guarantee} for {len(rows)} rows: the "
+                f"smallest that does has {size[0]} trees, {size[1]} nodes and {size[2]} bytes, so give "
+                f"limits of at least that, or {ease}fewer guarantee_rows."
+            )
         candidate = Candidate(T, whole.link, FAITHFUL)
         return self._chosen(Choice(candidate, evaluator.judge_models(models), models, chosen, 0.0)), candidate
 
