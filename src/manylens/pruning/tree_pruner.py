@@ -159,7 +159,7 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
         X : array-like or sparse matrix of shape (n, d)
             For a forest with bootstrap=True, all rows that it was fitted to, in the same order: trees are
             then judged by rows that they were not trained on. Otherwise, rows that the ensemble was not
-            fitted to.
+            fitted to; for a forest with bootstrap=True, with a warning if they resemble training rows.
         y : array-like of shape (n,)
             Classes or values.
         guarantee_rows : array-like or sparse matrix of shape (m, d), default=None
@@ -266,7 +266,7 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
     ) -> HeldOutEvaluator:
         """The rows in all trees that were not fitted to them, and the trials that judge pruned models."""
         T, n = len(whole.trees.roots), X.shape[0]
-        unseen = out_of_bag(ensemble, whole, X)
+        unseen = out_of_bag(ensemble, whole, X, target)
         if n * T > MOST_ENTRIES:
             some = np.sort(random.permutation(n)[: max(1, MOST_ENTRIES // T)])
             X, y, target = X[some], y[some], target[some]
