@@ -385,7 +385,27 @@ def test_forests_of_very_few_rows_are_judged_by_those_that_are_out_of_bag(kind, 
         assert np.isfinite(TreePruner(forest, random_state=0).fit(X[:n_rows], labels).held_out_loss_)
 
 
-@pytest.mark.filterwarnings("ignore:No smaller model")
+@pytest.mark.parametrize("ensemble", [FOREST, BOOSTING])
+@pytest.mark.parametrize("n_rows", [1, 5, 9])
+def test_too_few_held_out_rows_are_refused(ensemble, n_rows):
+    others = make_friedman(10, random_state=5)
+    said = rf"^{n_rows} held-out rows? cannot show which cuts keep the accuracy of this .* at least 10 rows"
+    with pytest.raises(ValueError, match=said):
+        TreePruner(ensemble, max_nodes=100, random_state=0).fit(*(each[:n_rows] for each in others))
+    assert TreePruner(ensemble, max_nodes=100, random_state=0).fit(*others).n_nodes_ <= 100
+
+
+def test_too_few_rows_that_are_held_out_from_a_copy_cause_a_warning():
+    pruner = TreePruner(GradientBoostingRegressor(n_estimators=3), max_nodes=20, fit_ensemble=True)
+    with pytest.warns(UserWarning, match="9 held-out rows cannot show .*: give at least 50 rows") as found:
+        pruner.fit(X[:45], y[:45])
+    assert found[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pruner.fit(X[:50], y[:50])
+
+
+@pytest.mark.filterwarnings("ignore:No smaller model", "ignore:1 held-out row")
 def test_one_held_out_row_leaves_none_to_learn_from():
     forest = ExtraTreesClassifier(5, random_state=0)
     pruner = TreePruner(forest, fit_ensemble=True, random_state=0).fit(X[:3], [0, 1, 1])
