@@ -418,6 +418,11 @@ def test_targets_whose_squares_overflow_are_refused():
         TreePruner(RandomForestRegressor(5, random_state=0).fit(X, y)).fit(X, 1e154 * y)
 
 
+def test_a_missing_ensemble_is_named():
+    with pytest.raises(ValueError, match=r"ensemble=None: give a fitted forest or boosting model; a pruner"):
+        TreePruner(None).fit(X, y)
+
+
 def test_bad_rows_are_refused():
     with pytest.raises(ValueError, match="4 features"):
         TreePruner(FOREST).fit(X[:, :4], y)

@@ -178,7 +178,8 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
         refuse_extreme(labels, "y")
         if self.ensemble is None:
             raise ValueError(
-                "A pruner that was loaded or copied holds only the pruned model: set its ensemble again."
+                "ensemble=None: give a fitted forest or boosting model; a pruner that was loaded or copied "
+                "holds only the pruned model, so set its ensemble again."
             )
         random = check_seed(self.random_state)
         ensemble, X, target_rows = self._fitted_ensemble(X, labels, random)
