@@ -20,9 +20,11 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 import manylens
-from manylens import CountSketch, ModularKernelPCA
+from manylens import AlignmentPruner, CountSketch, ModularKernelPCA
+from manylens.datasets import make_friedman
 from manylens.persistence import classes, encoding
 from manylens.persistence.classes import OWN
+from manylens.pruning import TreePruner
 from tests.persistence.fitted import (
     MODELS,
     NEW,
@@ -205,6 +207,23 @@ def test_random_generators_continue(tmp_path):
         np.testing.assert_array_equal(loaded.standard_normal(5), generator.standard_normal(5))
 
 
+@pytest.mark.parametrize("library", ["lightgbm", "xgboost"])
+@pytest.mark.parametrize("kind", [TreePruner, AlignmentPruner])
+def test_boosting_is_saved_with_the_history_of_its_training(library, kind, tmp_path):
+    name = {"lightgbm": "LGBMRegressor", "xgboost": "XGBRegressor"}[library]
+    X, y = make_friedman(300, random_state=0)
+    model = getattr(pytest.importorskip(library), name)(n_estimators=10, verbosity=0)
+    model.fit(X[:100], y[:100], eval_set=[(X[100:150], y[100:150])])
+    options = {"max_nodes": 60} if kind is TreePruner else {"anchor": 0.0}
+    pruner = kind(model, **options).fit(X[150:], y[150:])
+    loaded = round_trip(pruner, tmp_path)
+    np.testing.assert_array_equal(loaded.predict(X), pruner.predict(X))
+    if kind is AlignmentPruner:
+        history = model.evals_result_ if library == "lightgbm" else model.evals_result()
+        again = loaded.ensemble_
+        assert history == (again.evals_result_ if library == "lightgbm" else again.evals_result())
+
+
 def test_functions_are_refused_when_saving(tmp_path):
     path = tmp_path / "model.manylens"
     for kernel, said in (
@@ -220,8 +239,14 @@ def test_functions_are_refused_when_saving(tmp_path):
     ):
         with pytest.raises(TypeError, match=rf"\[0\] is a {said}"):
             manylens.save([value], path)
-    with pytest.raises(TypeError, match=r"interp1d.*_call is the function scipy\.interpolate"):
+    with pytest.raises(TypeError, match=r"^interp1d\._call is the function scipy\.interpolate"):
         manylens.save(interp1d([0.0, 1.0], [0.0, 2.0]), path)
+    holder = CountSketch(4)
+    holder.history = {"first": {"loss": [object()]}}
+    with pytest.raises(
+        TypeError, match=r"^CountSketch\.history\['first'\]\['loss'\]\[0\] is a builtins\.object"
+    ):
+        manylens.save(holder, path)
     holder = CountSketch(4)
     holder.itself = holder
     with pytest.raises(TypeError, match=r"CountSketch\.itself refers to itself"):

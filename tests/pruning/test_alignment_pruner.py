@@ -461,6 +461,40 @@ def test_invalid_input_raises_a_clear_error(forest):
         AlignmentPruner(GradientBoostingRegressor(n_estimators=3).fit(X, y), anchor=2).fit(X, y)
 
 
+def models_of_other_locations():
+    """Boosting models that predict medians, quantiles or robust means."""
+    for loss in ("quantile", "absolute_error", "huber"):
+        yield GradientBoostingRegressor(loss=loss, n_estimators=2)
+    for loss in ({"loss": "quantile", "quantile": 0.9}, {"loss": "absolute_error"}):
+        yield HistGradientBoostingRegressor(max_iter=2, **loss)
+    lightgbm, xgboost = pytest.importorskip("lightgbm"), pytest.importorskip("xgboost")
+    for loss in ("quantile", "l1", "mae", "regression_l1", "huber", "fair", "mape"):
+        yield lightgbm.LGBMRegressor(n_estimators=2, objective=loss, verbose=-1)
+    yield xgboost.XGBRegressor(n_estimators=2, objective="reg:quantileerror", quantile_alpha=0.9)
+    for loss in ("reg:absoluteerror", "reg:pseudohubererror"):
+        yield xgboost.XGBRegressor(n_estimators=2, objective=loss)
+
+
+def test_boosting_that_does_not_predict_a_mean_is_refused():
+    for model in models_of_other_locations():
+        with pytest.raises(ValueError, match=r"with loss '.*' does not predict a mean, but pruning fits"):
+            AlignmentPruner(model.fit(X, y)).fit(X, y)
+
+
+def test_all_names_of_squared_error_are_accepted():
+    lightgbm = pytest.importorskip("lightgbm")
+    for loss in ("regression", "regression_l2", "l2", "mse", "mean_squared_error", "rmse", "l2_root"):
+        model = lightgbm.LGBMRegressor(n_estimators=3, objective=loss, verbose=-1).fit(X, y)
+        assert AlignmentPruner(model, anchor=0.0).fit(X, y).n_kept_ >= 1
+
+
+def test_linear_boosting_is_refused():
+    xgboost = pytest.importorskip("xgboost")
+    model = xgboost.XGBRegressor(n_estimators=3, booster="gblinear").fit(X, y)
+    with pytest.raises(ValueError, match=r"booster='gblinear' is one linear model without stages"):
+        AlignmentPruner(model).fit(X, y)
+
+
 # cv=None, because out-of-bag predictions are uncorrelated with the random targets of these checks
 CHECKED = [
     AlignmentPruner(BaggingRegressor(Ridge(), 5, random_state=0), cv=None, fit_ensemble=True),

@@ -22,7 +22,7 @@ def evaluator_of(forest, rows, target):
     """An evaluator by the out-of-bag rows of a forest, without trials."""
     whole = find_format(forest).read(forest)
     return HeldOutEvaluator(
-        whole, rows, row_leaves(rows, whole.trees, out_of_bag(forest, whole, rows), target), []
+        whole, rows, row_leaves(rows, whole.trees, out_of_bag(forest, whole, rows, target), target), []
     )
 
 
@@ -34,7 +34,7 @@ def test_the_sizes_and_losses_of_cuts_are_those_of_their_models(kind, link):
     forest = kind(24, random_state=0).fit(rows, label if classes else y)
     target = (label[:, np.newaxis] == np.unique(label)).astype(float) if classes else y[:, np.newaxis]
     evaluator = evaluator_of(forest, rows, target)
-    seen = out_of_bag(forest, evaluator.ensemble, rows)
+    seen = out_of_bag(forest, evaluator.ensemble, rows, target)
     counts = set()
     for cuts in cover_paths(evaluator, 6, link):
         for cut in cuts:

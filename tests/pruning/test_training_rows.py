@@ -18,6 +18,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from manylens import AlignmentPruner
 from manylens.datasets import make_friedman, make_shells
+from manylens.pruning import TreePruner
 
 FRIEDMAN, SHELLS = make_friedman(800, random_state=0), make_shells(800, random_state=0)
 SHUFFLED = np.random.default_rng(0).permutation(400)
@@ -74,6 +75,27 @@ def test_held_out_rows_are_used_as_they_are_even_if_they_are_as_many(name, n):
         warnings.simplefilter("error")
         pruner = AlignmentPruner(ensemble).fit(X, y)
     np.testing.assert_array_equal(pruner.weights_, AlignmentPruner(ensemble, cv=None).fit(X, y).weights_)
+
+
+FORESTS = ["forest", "classes", "leaves of 5", "extra trees"]
+
+
+@pytest.mark.parametrize("name", FORESTS)
+@pytest.mark.parametrize("which", [SHUFFLED, PART], ids=["shuffled", "part"])
+def test_node_pruning_warns_of_the_same_rows(name, which):
+    ensemble, rows, target = fitted(name)
+    with pytest.warns(UserWarning, match="These rows resemble rows that the members .* were trained on") as w:
+        TreePruner(ensemble, max_nodes=500, random_state=0).fit(rows[which], target[which])
+    assert w[0].filename == __file__
+
+
+@pytest.mark.parametrize("name", FORESTS)
+@pytest.mark.parametrize("part", [slice(400), slice(400, 800), slice(400, 550)])
+def test_node_pruning_does_not_warn_of_training_rows_in_their_order_or_held_out_rows(name, part):
+    ensemble, rows, target = fitted(name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        TreePruner(ensemble, max_nodes=500, random_state=0).fit(rows[part], target[part])
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -16,6 +16,7 @@ from sklearn.ensemble import (
 
 import manylens
 from manylens.pruning import PrunedTrees, TreePruner, boosted_formats
+from manylens.pruning.pruned_ensemble import tree_sums
 from manylens.pruning.pruned_trees import find_format
 
 lightgbm = pytest.importorskip("lightgbm")
@@ -224,6 +225,11 @@ def unsupported():
         RandomForestRegressor(2, criterion="absolute_error").fit(X[:50], y[:50]),
     )
     yield "objective='poisson'", lightgbm.LGBMRegressor(objective="poisson", verbose=-1).fit(X, np.abs(y))
+    averaged = {"boosting_type": "rf", "bagging_freq": 1, "bagging_fraction": 0.7, "n_estimators": 3}
+    for objective in ("regression", "quantile"):
+        model = lightgbm.LGBMRegressor(objective=objective, verbose=-1, **averaged).fit(X, y)
+        fault = "boosting='rf', whose" if objective == "regression" else "objective='quantile'"
+        yield rf"with {fault}[^=]* Node pruning supports", model
     yield "linear models", lightgbm.LGBMRegressor(linear_tree=True, verbose=-1, n_estimators=3).fit(X, y)
     yield (
         "categories",
@@ -234,6 +240,14 @@ def unsupported():
     for booster in ("dart", "gblinear"):
         yield f"booster='{booster}'", xgboost.XGBRegressor(booster=booster, n_estimators=3).fit(X, y)
     yield "objective='count:poisson'", xgboost.XGBRegressor(objective="count:poisson").fit(X, np.abs(y))
+
+
+def test_the_final_values_of_dart_are_read():
+    model = lightgbm.LGBMRegressor(boosting_type="dart", n_estimators=40, verbose=-1).fit(X, targets(X)[None])
+    reader = find_format(model)
+    whole = reader.read(model)
+    np.testing.assert_allclose(tree_sums(X, whole.trees)[:, 0] + whole.intercept, model.predict(X))
+    np.testing.assert_allclose(reader.write(reader.empty(model), whole).predict(X), model.predict(X))
 
 
 @pytest.mark.parametrize(("message", "model"), list(unsupported()), ids=lambda each: str(each)[:20])

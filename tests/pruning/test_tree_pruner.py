@@ -1,6 +1,7 @@
 """TreePruner: what it keeps, what it promises, and how it behaves as an estimator."""
 
 import pickle
+import re
 import warnings
 
 import numpy as np
@@ -214,6 +215,36 @@ def test_a_guarantee_holds_for_every_row():
     assert type(classes.to_ensemble()) is RandomForestClassifier
 
 
+@pytest.mark.parametrize(
+    ("limits", "size"),
+    [
+        ({"max_nodes": 100}, "n_nodes_"),
+        ({"max_bytes": 3000}, "n_bytes_"),
+        ({"max_members": 20}, "n_members_"),
+    ],
+)
+def test_limits_hold_with_a_guarantee(limits, size):
+    pruner = TreePruner(FOREST, guarantee=1.0, random_state=0, **limits)
+    small = pruner.fit(X, y, guarantee_rows=new[:10])
+    assert np.abs(small.predict(new[:10]) - FOREST.predict(new[:10])).max() <= 1.0
+    assert getattr(small, size) <= max(limits.values())
+    classes = TreePruner(CLASSES, guarantee=0, random_state=0, **limits)
+    classes.fit(S, label, guarantee_rows=new_S[:4])
+    np.testing.assert_array_equal(classes.predict(new_S[:4]), CLASSES.predict(new_S[:4]))
+    assert getattr(classes, size) <= max(limits.values())
+
+
+def test_limits_that_no_model_with_the_guarantee_meets_are_refused():
+    said = r"No model found within max_nodes=50 and max_bytes=9000 keeps guarantee=0.01 for 700 rows: the "
+    said += r"smallest that does has \d+ trees, (\d+) nodes and (\d+) bytes, so give limits of at least that"
+    pruner = TreePruner(FOREST, guarantee=0.01, max_nodes=50, max_bytes=9000, random_state=0)
+    with pytest.raises(ValueError, match=said) as found:
+        pruner.fit(X, y)
+    nodes, size = map(int, re.search(said, str(found.value)).groups())
+    pruner.set_params(max_nodes=nodes, max_bytes=size).fit(X, y)
+    assert (pruner.n_nodes_, pruner.n_bytes_) == (nodes, size)
+
+
 def test_a_model_without_trees_is_a_constant():
     rows, values = make_friedman(200, random_state=2)
     small = TreePruner(FOREST, max_nodes=1, random_state=0).fit(rows, values)
@@ -354,7 +385,27 @@ def test_forests_of_very_few_rows_are_judged_by_those_that_are_out_of_bag(kind, 
         assert np.isfinite(TreePruner(forest, random_state=0).fit(X[:n_rows], labels).held_out_loss_)
 
 
-@pytest.mark.filterwarnings("ignore:No smaller model")
+@pytest.mark.parametrize("ensemble", [FOREST, BOOSTING])
+@pytest.mark.parametrize("n_rows", [1, 5, 9])
+def test_too_few_held_out_rows_are_refused(ensemble, n_rows):
+    others = make_friedman(10, random_state=5)
+    said = rf"^{n_rows} held-out rows? cannot show which cuts keep the accuracy of this .* at least 10 rows"
+    with pytest.raises(ValueError, match=said):
+        TreePruner(ensemble, max_nodes=100, random_state=0).fit(*(each[:n_rows] for each in others))
+    assert TreePruner(ensemble, max_nodes=100, random_state=0).fit(*others).n_nodes_ <= 100
+
+
+def test_too_few_rows_that_are_held_out_from_a_copy_cause_a_warning():
+    pruner = TreePruner(GradientBoostingRegressor(n_estimators=3), max_nodes=20, fit_ensemble=True)
+    with pytest.warns(UserWarning, match="9 held-out rows cannot show .*: give at least 50 rows") as found:
+        pruner.fit(X[:45], y[:45])
+    assert found[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pruner.fit(X[:50], y[:50])
+
+
+@pytest.mark.filterwarnings("ignore:No smaller model", "ignore:1 held-out row")
 def test_one_held_out_row_leaves_none_to_learn_from():
     forest = ExtraTreesClassifier(5, random_state=0)
     pruner = TreePruner(forest, fit_ensemble=True, random_state=0).fit(X[:3], [0, 1, 1])
@@ -365,6 +416,11 @@ def test_targets_whose_squares_overflow_are_refused():
     X, y = make_friedman(30, random_state=0)
     with pytest.raises(ValueError, match=r"y has entries up to about 1e\+15\d, whose products are beyond"):
         TreePruner(RandomForestRegressor(5, random_state=0).fit(X, y)).fit(X, 1e154 * y)
+
+
+def test_a_missing_ensemble_is_named():
+    with pytest.raises(ValueError, match=r"ensemble=None: give a fitted forest or boosting model; a pruner"):
+        TreePruner(None).fit(X, y)
 
 
 def test_bad_rows_are_refused():

@@ -132,7 +132,9 @@ class Encoder:
             state = {key: each for key, each in state.items() if key != "_skl_callbacks"}
         state = value._state_for_file(state) if hasattr(kind, "_state_for_file") else state
         with self._within(f"{kind.__name__}."):
-            content = [name, self._items(args[1:]), self.encode(state)]
+            slots = type(state) is tuple  # two dictionaries of attributes
+            encoded = {"tuple": [self.encode(each) for each in state]} if slots else self.encode(state)
+            content = [name, self._items(args[1:]), encoded]
             held = None if items is None else self._items(items)  # of a class derived from list or dict
             return {"object": [*content, held if pairs is None else {"dict": self._pairs(dict(pairs))}]}
 
@@ -153,8 +155,9 @@ class Encoder:
 
     def _pairs(self, values: Mapping[Any, Any]) -> list[list[Any]]:
         found = []
+        attributes = not self.path or self.path[-1].endswith(".")  # of an object; others are keys of a dict
         for key, each in values.items():
-            with self._within(key if isinstance(key, str) else f"[{key!r}]"):
+            with self._within(key if attributes and isinstance(key, str) else f"[{key!r}]"):
                 found.append([self.encode(key), self.encode(each)])
         return found
 
@@ -167,7 +170,7 @@ class Encoder:
     def refuse(self, fault: str) -> TypeError:
         """An error that says where the object is that cannot be saved, and why."""
         owners = [k for k, step in enumerate(self.path) if step.endswith(".")]
-        where = "".join(self.path[owners[-1] if owners else 0 :]).replace("][", ", ") or "The model"
+        where = "".join(self.path[owners[-1] if owners else 0 :]) or "The model"
         return TypeError(
             f"{where} {fault}: replace it with something that can be saved, or pickle the model."
         )

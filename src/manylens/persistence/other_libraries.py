@@ -105,6 +105,7 @@ ADAPTERS = {
     "sklearn.tree._tree.Tree": Adapter(take_tree, make_tree),
     "lightgbm.basic.Booster": Adapter(take_lightgbm, make_lightgbm),
     "xgboost.core.Booster": Adapter(lambda booster: booster.save_raw("json").decode(), make_xgboost),
+    "collections.OrderedDict": Adapter(dict, OrderedDict),
     "collections.defaultdict": Adapter(
         take_defaultdict, lambda content: defaultdict(FACTORIES[content[0]], content[1])
     ),

@@ -48,8 +48,10 @@ class LightGBMFormat(TreeFormat):
         link = (
             "logistic" if objective == f"multiclass num_class:{n_columns}" else LIGHTGBM_LINKS.get(objective)
         )
-        if link is None or "average_output" in head.split("\n"):
-            raise refuse(model, f"was fitted with objective={objective!r}, or with boosting='rf'")
+        if link is None:
+            raise refuse(model, f"was fitted with objective={objective!r}")
+        if "average_output" in head.split("\n"):
+            raise refuse(model, "was fitted with boosting='rf', whose trees are averaged and not added")
         trees, cover = read_lightgbm_trees(model, [text_fields(each) for each in sections], n_columns)
         classes = None if link == "identity" else classes_of(model, max(2, n_columns))
         return TreeEnsemble(trees, cover, np.zeros(n_columns), link, classes)  # type: ignore[arg-type]

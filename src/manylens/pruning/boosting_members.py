@@ -16,11 +16,16 @@ from manylens.pruning.members import Members, rescaled_tree
 from manylens.typing import FloatArray
 from manylens.validation import CheckedState
 
-# Losses for which the score is the prediction.
-IDENTITY_LOSSES = (
-    *("squared_error", "absolute_error", "huber", "quantile"),
-    *("regression", "regression_l1", "l1", "l2", "mse", "mae"),
-    *("reg:squarederror", "reg:absoluteerror", "reg:pseudohubererror", "reg:quantileerror"),
+# Losses whose score estimates the mean, which weights fitted by squared errors keep.
+MEAN_LOSSES = (
+    *("squared_error", "reg:squarederror", "regression", "regression_l2", "l2", "mse", "mean_squared_error"),
+    *("rmse", "l2_root", "root_mean_squared_error"),
+)
+# Losses whose score estimates a median, a quantile or a mean that outliers hardly move.
+OTHER_LOCATIONS = (
+    *("absolute_error", "huber", "quantile", "fair", "mape", "mean_absolute_percentage_error"),
+    *("regression_l1", "l1", "mae", "mean_absolute_error"),
+    *("reg:absoluteerror", "reg:pseudohubererror", "reg:quantileerror"),
 )
 
 
@@ -32,7 +37,12 @@ class Stages(Members):
     def __init__(self, ensemble: Any) -> None:
         super().__init__(ensemble)
         self.link = "identity" if self.classes is None else "logistic"
-        if self.classes is None and self.loss not in IDENTITY_LOSSES:
+        if self.classes is None and self.loss in OTHER_LOCATIONS:
+            raise ValueError(
+                f"{self.name} with loss {self.loss!r} does not predict a mean, but pruning fits weights by "
+                "squared errors, which would make it one of the mean: fit it with squared error."
+            )
+        if self.classes is None and self.loss not in MEAN_LOSSES:
             raise ValueError(
                 f"{self.name} with loss {self.loss!r} predicts a function of the sum of its stages and "
                 "cannot be pruned: use a loss that predicts the sum itself, such as squared error."
@@ -190,6 +200,11 @@ class XGBoostStages(Iterations):
         return self.ensemble.objective or "reg:squarederror"
 
     def extract_members(self) -> Sequence[Any]:
+        if self.ensemble.booster == "gblinear":
+            raise ValueError(
+                f"{self.name} with booster='gblinear' is one linear model without stages to prune: use "
+                "booster='gbtree'."
+            )
         self.booster = self.ensemble.get_booster()
         # after early stopping, predict uses only the rounds up to the best one
         best = getattr(self.ensemble, "best_iteration", None) if self.ensemble.early_stopping_rounds else None

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from manylens.pruning.members import ForestMembers
+from manylens.pruning.training_moments import resemble_training_rows, some_errors, warn_of_training_rows
 from manylens.pruning.tree_ensembles import TreeEnsemble
 from manylens.typing import BoolArray, FloatArray, IntArray
 from manylens.validation import require_memory
@@ -44,13 +45,20 @@ def forest_samples(forest: Any, n_rows: int) -> Sequence[IntArray]:
     return samples if same else forest.estimators_samples_
 
 
-def out_of_bag(ensemble: Any, whole: TreeEnsemble, X: Any) -> BoolArray | None:
-    """Mask (t, n) of the rows that are not in the sample of each tree; None if all rows are held out."""
+def out_of_bag(ensemble: Any, whole: TreeEnsemble, X: Any, target: FloatArray) -> BoolArray | None:
+    """Mask (t, n) of the rows that are not in the sample of each tree; None if all rows are held out.
+
+    Warns if rows that cannot be matched with the samples of a forest resemble its training rows.
+    """
     if not whole.averages or not ensemble.bootstrap:
         return None
     forest = SampledForest(ensemble, X.shape[0])
     samples = forest.samples()
-    if samples is None or forest.in_bag(X) is None:
+    if samples is None:
+        return None
+    if forest.in_bag(X) is None:
+        if resemble_training_rows(some_errors(forest, X, target, None)[1], samples):
+            warn_of_training_rows(forest)
         return None
     return unseen_rows(samples, X.shape[0])
 

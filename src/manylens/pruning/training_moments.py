@@ -131,8 +131,7 @@ def _rows_in_bag(members: Members, X: Any, Y: FloatArray, cv: CV, n_jobs: int | 
     if samples is None or (in_bag is not None and members.of_trees):
         resembling = False
     else:
-        some = np.unique(np.linspace(0, X.shape[0] - 1, CHECKED_ROWS).astype(int))
-        errors = member_errors(members, take_rows(X, some), Y[some], n_jobs)
+        some, errors = some_errors(members, X, Y, n_jobs)
         if in_bag is not None and in_bag_advantage(errors, in_bag[some]) > SIGNIFICANT:
             return in_bag
         resembling = resemble_training_rows(errors, samples)
@@ -161,6 +160,12 @@ def no_samples_message(members: Members, n_rows: int) -> str:
         f"but this {members.name} has no samples, or was fitted to other rows or to these in another "
         "order: give all training rows in the order of its fit, or use cv=None."
     )
+
+
+def some_errors(members: Members, X: Any, Y: FloatArray, n_jobs: int | None) -> tuple[IntArray, FloatArray]:
+    """Indices of some rows, by which training rows are recognized, and the errors of the members for them."""
+    some = np.unique(np.linspace(0, X.shape[0] - 1, CHECKED_ROWS).astype(int))
+    return some, member_errors(members, take_rows(X, some), Y[some], n_jobs)
 
 
 def member_errors(members: Members, X: Any, Y: FloatArray, n_jobs: int | None) -> FloatArray:

@@ -50,6 +50,7 @@ MOST_ENTRIES = 2**25  # most rows x trees that fit uses; further rows are left o
 FAITHFUL = 0.01  # shrinkage with `guarantee`; small, because the scores of the ensemble have no noise
 COMPARED = 8  # trees in which rows are compared with those that the ensemble was fitted to
 HELD_OUT = 0.2  # share of the rows on which fit_ensemble prunes models without out-of-bag rows
+LEAST_ROWS = 10  # held-out rows; fewer than one per fold of the choice say nothing about the loss of a model
 
 
 class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
@@ -83,10 +84,10 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
     guarantee : float or None, default=None
         For rows given as `fit(X, y, guarantee_rows=...)`: the largest change of a predicted value. With
         classes, no predicted class may change, whatever the number. Leaf values are then refitted to the
-        predictions of the ensemble, and `loss` is ignored.
+        predictions of the ensemble, and `loss` is ignored. If no model also meets the limits, `fit` raises.
     fit_ensemble : bool, default=False
         Whether to fit a copy of the ensemble first. Forests with bootstrap=True are fitted to all rows;
-        others are fitted to 80 % of the rows and pruned on the rest.
+        others are fitted to 80 % of the rows and pruned on the rest, with a warning if that is less than 10.
     random_state : int, RandomState or None, default=None
         Determines which rows are held out.
 
@@ -159,7 +160,8 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
         X : array-like or sparse matrix of shape (n, d)
             For a forest with bootstrap=True, all rows that it was fitted to, in the same order: trees are
             then judged by rows that they were not trained on. Otherwise, rows that the ensemble was not
-            fitted to.
+            fitted to, at least 10; for a forest with bootstrap=True, with a warning if they resemble
+            training rows.
         y : array-like of shape (n,)
             Classes or values.
         guarantee_rows : array-like or sparse matrix of shape (m, d), default=None
@@ -176,7 +178,8 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
         refuse_extreme(labels, "y")
         if self.ensemble is None:
             raise ValueError(
-                "A pruner that was loaded or copied holds only the pruned model: set its ensemble again."
+                "ensemble=None: give a fitted forest or boosting model; a pruner that was loaded or copied "
+                "holds only the pruned model, so set its ensemble again."
             )
         random = check_seed(self.random_state)
         ensemble, X, target_rows = self._fitted_ensemble(X, labels, random)
@@ -266,7 +269,10 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
     ) -> HeldOutEvaluator:
         """The rows in all trees that were not fitted to them, and the trials that judge pruned models."""
         T, n = len(whole.trees.roots), X.shape[0]
-        unseen = out_of_bag(ensemble, whole, X)
+        unseen = out_of_bag(ensemble, whole, X, target)
+        # a forest that was fitted to as few rows has none to spare
+        if unseen is None and n < LEAST_ROWS and getattr(ensemble, "_n_samples", None) != n:
+            self._refuse_few_rows(n, ensemble)
         if n * T > MOST_ENTRIES:
             some = np.sort(random.permutation(n)[: max(1, MOST_ENTRIES // T)])
             X, y, target = X[some], y[some], target[some]
@@ -285,6 +291,14 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
             trials = refitted_trials(ensemble, reader, X, y, target, self._first_trees(T), random)
             trials = trials or own_trial(whole, leaves)
         return HeldOutEvaluator(whole, rows, leaves, trials)
+
+    def _refuse_few_rows(self, n_rows: int, ensemble: Any) -> None:
+        """Raise, or warn if a copy was fitted to few rows as well, that too few rows are held out."""
+        what = f"{n_rows} held-out row{'s' * (n_rows != 1)} cannot show which cuts keep the accuracy"
+        if self.fit_ensemble:  # scikit-learn's own checks fit ten rows
+            warnings.warn(f"{what}: give at least {5 * LEAST_ROWS} rows.", stacklevel=5)
+        else:
+            raise ValueError(f"{what} of this {type(ensemble).__name__}: give at least {LEAST_ROWS} rows.")
 
     def _first_trees(self, n_trees: int) -> int:
         """Number of trees of a forest that are pruned."""
@@ -358,14 +372,26 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
         goal = blank._replace(target=score)
         if whole.classes is not None:
             start = start._replace(link="identity")  # squared differences of scores
-        n_leaves = start.n_split_leaves
-        fewer = sorted({max(1, int(n_leaves * 0.9**k)) for k in range(1, 45)}, reverse=True)
+        n_leaves, limits = start.n_split_leaves, self._limits()
+        limited = limits[1:] != (None, None, None)  # then the path goes on down to one leaf
+        n_steps = max(45, int(10 * np.log(n_leaves + 1)) + 2) if limited else 45
+        fewer = sorted({max(1, int(n_leaves * 0.9**k)) for k in range(1, n_steps)}, reverse=True)
         models, chosen = [open_nodes(whole, T)], 0
         for nodes, judged in prune_path(start, goal, FAITHFUL, [None, *fewer], goal):
             models.append(nodes._replace(link=whole.link))
             reached = row_scores(nodes, judged)
             if same_predictions(reached, score, whole.classes is not None, self.guarantee or 0.0):
                 chosen = len(models) - 1
+        if not limits.fit(size := nodes_size(models[chosen])):
+            given = " and ".join(
+                f"{name}={value}" for name, value in limits._asdict().items() if name != "loss" and value
+            )
+            ease = "" if whole.classes is not None else "a larger guarantee or "
+            raise ValueError(
+                f"No model found within {given} keeps guarantee={self.guarantee} for {len(rows)} rows: the "
+                f"smallest that does has {size[0]} trees, {size[1]} nodes and {size[2]} bytes, so give "
+                f"limits of at least that, or {ease}fewer guarantee_rows."
+            )
         candidate = Candidate(T, whole.link, FAITHFUL)
         return self._chosen(Choice(candidate, evaluator.judge_models(models), models, chosen, 0.0)), candidate
 
