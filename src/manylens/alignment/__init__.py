@@ -51,12 +51,7 @@ __all__ = [
 __getattr__, __dir__ = attach(
     __name__,
     {
-        "manylens.alignment.comparing": [
-            "Similarity",
-            "SimilarityMatrix",
-            "compare",
-            "compare_matrix",
-        ],
+        "manylens.alignment.comparing": ["Similarity", "SimilarityMatrix", "compare", "compare_matrix"],
         "manylens.alignment.distance_correlations": ["distance_correlation", "distance_correlation_matrix"],
         "manylens.alignment.kernel_weights": ["KernelAlignment", "align_bandwidths", "align_kernels"],
         "manylens.alignment.subspace_measures": ["CCA", "Procrustes"],

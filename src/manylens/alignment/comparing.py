@@ -186,8 +186,7 @@ class SimilarityMatrix:
         return "\n".join([f"SimilarityMatrix: {self.measure}", *lines])
 
     def to_frame(
-        self,
-        what: Literal["values", "calibrated", "p_values", "standard_errors", "thresholds"] = "values",
+        self, what: Literal["values", "calibrated", "p_values", "standard_errors", "thresholds"] = "values"
     ) -> Any:
         """A pandas.DataFrame of one of the matrices.
 

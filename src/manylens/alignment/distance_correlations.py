@@ -13,13 +13,7 @@ from sklearn.utils import check_array, check_consistent_length
 from manylens.native.distance_correlation import distances_from_products
 from manylens.native.threads import over_blocks
 from manylens.typing import AnyArray, FloatArray
-from manylens.validation import (
-    check_iterable,
-    check_jobs,
-    plain_conversion_errors,
-    safe_scale,
-    times_power,
-)
+from manylens.validation import check_iterable, check_jobs, plain_conversion_errors, safe_scale, times_power
 
 TILE = 128  # rows per tile: the distances between two tiles (128 KB in float64) fit in the L2 cache
 PARTS = 8  # the work always has this many parts, so that sums do not depend on the number of threads

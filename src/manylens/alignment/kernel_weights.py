@@ -41,11 +41,7 @@ from manylens.alignment.kernel_inner_products import (
     refuse_out_of_range,
     refuse_zero,
 )
-from manylens.alignment.sketches import (
-    Estimate,
-    sketches_by_name,
-    target_sketch,
-)
+from manylens.alignment.sketches import Estimate, sketches_by_name, target_sketch
 from manylens.alignment.targets import Target, target_features
 from manylens.arrays import labels_on_host, namespace_of, to_device
 from manylens.kernels.bandwidths import Gamma, bandwidth

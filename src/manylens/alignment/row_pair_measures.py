@@ -15,12 +15,7 @@ from scipy import sparse
 from scipy.spatial.distance import squareform
 
 from manylens.alignment.device_alignments import device_alignments
-from manylens.alignment.dissimilarities import (
-    Correlation,
-    Distance,
-    dissimilarities,
-    standardized,
-)
+from manylens.alignment.dissimilarities import Correlation, Distance, dissimilarities, standardized
 from manylens.alignment.distance_correlations import centered_lenses, distance_sums
 from manylens.alignment.feature_sets import Names, centered, refuse_constant
 from manylens.alignment.kernel_inner_products import (

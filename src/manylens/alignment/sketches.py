@@ -12,26 +12,14 @@ from typing import Any, NamedTuple, Self, TypeAlias
 import numpy as np
 from scipy import sparse, stats
 
-from manylens.alignment.feature_sets import (
-    check_features,
-    constant_message,
-    largest,
-    row_norms_about,
-)
+from manylens.alignment.feature_sets import check_features, constant_message, largest, row_norms_about
 from manylens.alignment.targets import Target, target_features
 from manylens.summaries import CountSketch, Summary
 from manylens.summaries.base import check_same_kind
 from manylens.summaries.count_sketch import row_numbers, times_powers
 from manylens.summaries.moments import block_rows
 from manylens.typing import FloatArray, IntArray, MatrixLike, Rows
-from manylens.validation import (
-    check_count,
-    check_real,
-    is_sparse,
-    safe_scale,
-    shown,
-    times_power,
-)
+from manylens.validation import check_count, check_real, is_sparse, safe_scale, shown, times_power
 
 LEAST_REPLICATES = 3
 MOST_REPLICATES = 4096  # more take longer to compute than they are worth

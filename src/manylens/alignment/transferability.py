@@ -20,13 +20,7 @@ from sklearn.mixture import GaussianMixture
 
 from manylens.alignment.feature_sets import centered, constant_message
 from manylens.alignment.kernel_inner_products import ROUNDING, Estimator, check_convention
-from manylens.alignment.probes import (
-    Decomposition,
-    decomposed,
-    neighbor_left_out,
-    query_rows,
-    ridge_left_out,
-)
+from manylens.alignment.probes import Decomposition, decomposed, neighbor_left_out, query_rows, ridge_left_out
 from manylens.typing import FloatArray, IntArray
 from manylens.validation import safe_scale, times_power
 

@@ -13,11 +13,7 @@ from sklearn.utils import check_array
 
 from manylens.alignment.alignf_systems import METHODS, solve_weights, split_target
 from manylens.alignment.cka_and_hsic import cka_matrix, stable_rank
-from manylens.alignment.feature_sets import (
-    check_feature_sets,
-    constant_message,
-    labeled,
-)
+from manylens.alignment.feature_sets import check_feature_sets, constant_message, labeled
 from manylens.alignment.kernel_inner_products import Estimator
 from manylens.alignment.kernel_weights import align_kernels
 from manylens.alignment.ranking import (
@@ -34,13 +30,7 @@ from manylens.cluster.reduction import reduce_blocks
 from manylens.cluster.targets import TARGET, by_name, classes_of, has_names, target_columns
 from manylens.summaries import Moments, Summary, merge_tree
 from manylens.typing import AnyArray, FloatArray
-from manylens.validation import (
-    check_choice,
-    check_count,
-    check_seed,
-    plain_conversion_errors,
-    shown,
-)
+from manylens.validation import check_choice, check_count, check_seed, plain_conversion_errors, shown
 
 
 def over_blocks(

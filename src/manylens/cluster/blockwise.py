@@ -88,12 +88,7 @@ class Blockwise(MetaEstimatorMixin, BaseEstimator):
     """
 
     def __init__(
-        self,
-        estimator: BaseEstimator,
-        *,
-        sample_rows: int = 10_000,
-        patience: float = 60.0,
-        verbose: int = 0,
+        self, estimator: BaseEstimator, *, sample_rows: int = 10_000, patience: float = 60.0, verbose: int = 0
     ) -> None:
         self.estimator = estimator
         self.sample_rows = sample_rows

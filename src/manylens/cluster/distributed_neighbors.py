@@ -24,14 +24,7 @@ from manylens.cluster.local_parts import Parts
 from manylens.cluster.recall_curve import calibrate
 from manylens.cluster.row_filter import row_filters
 from manylens.cluster.two_round_search import SearchResult, TwoRoundSearch
-from manylens.ensembles.row_ids import (
-    Where,
-    check_ids,
-    chosen_rows,
-    joined_ids,
-    positions_of,
-    row_ids,
-)
+from manylens.ensembles.row_ids import Where, check_ids, chosen_rows, joined_ids, positions_of, row_ids
 from manylens.ensembles.search_coordinates import (
     dense,
     finite_columns,

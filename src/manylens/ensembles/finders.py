@@ -142,12 +142,7 @@ class ScanFinder(CheckedState):
         finder._reach = max(self._reach, farthest(scored))
         return finder
 
-    def search(
-        self,
-        queries: FloatArray,
-        n_candidates: int,
-        n_jobs: int | None = None,
-    ) -> Lists:
+    def search(self, queries: FloatArray, n_candidates: int, n_jobs: int | None = None) -> Lists:
         """Scores |b|² - 2 q.b and rows (n_queries, n_candidates), ascending, padded with row -1."""
         scored, base = score_queries(queries), self._base(None)
         shape = (len(scored), n_candidates)
@@ -158,12 +153,7 @@ class ScanFinder(CheckedState):
         return keys + self._shift(queries, width)[:, None]
 
     def complete(
-        self,
-        leading: FloatArray,
-        queries: FloatArray,
-        points: Points,
-        lists: Lists,
-        n_jobs: int | None,
+        self, leading: FloatArray, queries: FloatArray, points: Points, lists: Lists, n_jobs: int | None
     ) -> Lists:
         """Make lists of neighbors (squared distances and rows) exact by another scan."""
         scored, base = score_queries(leading), self._base(None)

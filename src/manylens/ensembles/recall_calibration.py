@@ -258,11 +258,7 @@ def narrow_enough(known: Ranks, k: int, recall: float) -> BoolArray:
 
 
 def measured_recall(
-    index: SearchIndex,
-    space: RowSource,
-    name: str,
-    request: SearchRequest,
-    exact: FloatArray | None = None,
+    index: SearchIndex, space: RowSource, name: str, request: SearchRequest, exact: FloatArray | None = None
 ) -> MeasuredRecall:
     """Recall of the neighbors in another space of the same rows, such as the input space.
 

@@ -168,11 +168,7 @@ def source(name: str) -> str:
 def widget(data: ExplorerData) -> Any:
     """The explorer as a widget of the notebook."""
     start = float(data.meta.get("diversity", 1.0))
-    return widget_class()(
-        meta=data.meta,
-        diversity=start,
-        **{name: getattr(data, name) for name in BUFFERS},
-    )
+    return widget_class()(meta=data.meta, diversity=start, **{name: getattr(data, name) for name in BUFFERS})
 
 
 @cache

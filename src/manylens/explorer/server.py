@@ -29,10 +29,7 @@ HEADERS = {
 
 
 def serve(
-    backend: ExplorerBackend,
-    started: Callable[[str], object] = print,
-    *,
-    token: str | None = None,
+    backend: ExplorerBackend, started: Callable[[str], object] = print, *, token: str | None = None
 ) -> None:
     """Serve the page on this machine only, until Ctrl-C; `started` gets its address.
 

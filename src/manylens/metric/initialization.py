@@ -18,13 +18,7 @@ from sklearn.utils import check_array
 from manylens.metric.objectives import CompactObjective, GaussianObjective, Objective
 from manylens.metric.tiles import class_layout
 from manylens.typing import BoolArray, FloatArray, IntArray
-from manylens.validation import (
-    check_choice,
-    check_count,
-    plain_conversion_errors,
-    safe_scale,
-    times_power,
-)
+from manylens.validation import check_choice, check_count, plain_conversion_errors, safe_scale, times_power
 
 SAMPLE = 2000  # rows on which scales are compared
 ANCHORS = 500  # rows on which scales are compared if each is scored against all rows

@@ -10,12 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.kernels.feature_maps import LinearMap
-from manylens.kernels.spectrum import (
-    Spectrum,
-    feature_moments,
-    leading_eigenpairs,
-    principal_spectrum,
-)
+from manylens.kernels.spectrum import Spectrum, feature_moments, leading_eigenpairs, principal_spectrum
 from manylens.modules.base import (
     AffineModules,
     DiverseModulesMixin,

@@ -452,12 +452,7 @@ def first_lists(
 
 
 def within(
-    scored: FloatArray,
-    base: Scanned,
-    shift: FloatArray,
-    queries: FloatArray,
-    points: Points,
-    radius: float,
+    scored: FloatArray, base: Scanned, shift: FloatArray, queries: FloatArray, points: Points, radius: float
 ) -> list[tuple[FloatArray, IntArray]]:
     """Squared distances up to a radius, ascending, and rows, per query; arguments as in `complete_lists`."""
     found: list[list[tuple[FloatArray, IntArray]]] = [[] for _ in queries]

@@ -54,10 +54,7 @@ class OneThread:
         self._set([1] * len(self._found))
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._depth.count -= 1
         if self._depth.count == 0:

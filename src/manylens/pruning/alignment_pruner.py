@@ -25,13 +25,7 @@ from manylens.pruning.pruned_ensemble import (
     validate_member_rows,
 )
 from manylens.pruning.selection import Method, PruningResult, Refit, check_method, select_predictors
-from manylens.pruning.training_moments import (
-    CV,
-    exact_members,
-    new_moments,
-    target_columns,
-    training_moments,
-)
+from manylens.pruning.training_moments import CV, exact_members, new_moments, target_columns, training_moments
 from manylens.reprs import FactsMixin
 from manylens.summaries.prediction_moments import FoldedMoments
 from manylens.typing import AnyArray, FloatArray, MatrixLike

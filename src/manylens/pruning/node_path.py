@@ -356,11 +356,7 @@ def as_log_odds(nodes: Nodes, rows: RowLeaves) -> Nodes:
 
 
 def prune_path(
-    nodes: Nodes,
-    rows: RowLeaves,
-    shrinkage: float,
-    targets: Sequence[int | None],
-    judged: RowLeaves,
+    nodes: Nodes, rows: RowLeaves, shrinkage: float, targets: Sequence[int | None], judged: RowLeaves
 ) -> Iterator[tuple[Nodes, RowLeaves]]:
     """Cut to each number of leaves in `targets`, None for no cut, and refit by `rows`.
 

@@ -448,11 +448,7 @@ def add_predictors(
 
 
 def smaller_selections(
-    weights: FloatArray,
-    G: FloatArray,
-    b: FloatArray,
-    penalty: Penalty = NO_PENALTY,
-    most: int | None = None,
+    weights: FloatArray, G: FloatArray, b: FloatArray, penalty: Penalty = NO_PENALTY, most: int | None = None
 ) -> Iterator[FloatArray]:
     """The given weights, then fewer: each step removes the least important tenth (at least one).
 

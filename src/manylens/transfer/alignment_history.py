@@ -17,12 +17,7 @@ from manylens.transfer.layer_pooling import Pooling
 from manylens.transfer.network_calls import Forward
 from manylens.transfer.network_layers import ColumnHashing, LayerPass
 from manylens.typing import AnyArray, FloatArray
-from manylens.validation import (
-    check_count,
-    distinct_labels,
-    label_column,
-    require_two_classes,
-)
+from manylens.validation import check_count, distinct_labels, label_column, require_two_classes
 
 if TYPE_CHECKING:
     from torch import nn

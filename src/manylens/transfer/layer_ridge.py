@@ -17,11 +17,7 @@ from manylens.scoring import finite_score
 from manylens.summaries import Moments
 from manylens.transfer import layer_estimators, ridge
 from manylens.transfer.calibration import best_temperature, tempered
-from manylens.transfer.layer_estimators import (
-    BaseLayerRidge,
-    Layers,
-    StackedLayers,
-)
+from manylens.transfer.layer_estimators import BaseLayerRidge, Layers, StackedLayers
 from manylens.transfer.ridge import RidgeSearch, RidgeSettings
 from manylens.typing import AnyArray, FloatArray, IntArray
 from manylens.validation import (

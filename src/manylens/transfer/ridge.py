@@ -23,12 +23,7 @@ from manylens.summaries.base import summarize
 from manylens.summaries.moments import block_rows
 from manylens.transfer.banded_ridge import LEAST_ROWS, MOST_TARGETS, BandedRidge, banded_ridge
 from manylens.typing import FloatArray
-from manylens.validation import (
-    check_choice,
-    check_count,
-    real_array,
-    shown,
-)
+from manylens.validation import check_choice, check_count, real_array, shown
 
 RidgeKernel: TypeAlias = Literal["rbf", "linear"]
 

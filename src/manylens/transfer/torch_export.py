@@ -15,12 +15,7 @@ from manylens.kernels.feature_maps import LandmarkMap
 from manylens.kernels.kernels import RBF
 from manylens.transfer.layer_choice import modules_by_name
 from manylens.transfer.layer_estimators import LayerMaps, StackedLayers, WeightedLayers
-from manylens.transfer.layer_pooling import (
-    check_pooling,
-    layer_tensor,
-    needs_channels,
-    pool_tensor,
-)
+from manylens.transfer.layer_pooling import check_pooling, layer_tensor, needs_channels, pool_tensor
 from manylens.transfer.layer_transfer import LayerTransfer
 from manylens.transfer.network_calls import Call, Caller
 from manylens.transfer.ridge import KernelColumns, RidgePredictor
