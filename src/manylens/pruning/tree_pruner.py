@@ -373,8 +373,7 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
         if whole.classes is not None:
             start = start._replace(link="identity")  # squared differences of scores
         n_leaves, limits = start.n_split_leaves, self._limits()
-        limited = limits[1:] != (None, None, None)  # then the path goes on down to one leaf
-        n_steps = max(45, int(10 * np.log(n_leaves + 1)) + 2) if limited else 45
+        n_steps = int(10 * np.log(n_leaves + 1)) + 2  # down to one leaf
         fewer = sorted({max(1, int(n_leaves * 0.9**k)) for k in range(1, n_steps)}, reverse=True)
         models, chosen = [open_nodes(whole, T)], 0
         for nodes, judged in prune_path(start, goal, FAITHFUL, [None, *fewer], goal):
