@@ -1,5 +1,6 @@
 """The banded form of a symmetric matrix, and the leave-one-out ridge from it."""
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -152,3 +153,18 @@ def test_few_rows_and_many_targets_are_left_to_the_eigendecomposition(monkeypatc
     assert isinstance(ridge.exact_ridge(K, Y, alphas), BandedRidge)
     monkeypatch.setattr(ridge, "MOST_TARGETS", 2)
     assert isinstance(ridge.exact_ridge(K, Y, alphas), ridge.LeaveOneOutRidge)
+
+
+@pytest.mark.parametrize("n", [WIDTH + 1, 5 * WIDTH + 13])
+def test_the_form_and_its_diagonals_do_not_depend_on_the_number_of_threads(n):
+    threads, found = numba.get_num_threads(), []
+    try:
+        for count in (1, threads):
+            numba.set_num_threads(count)
+            form = banded_form(symmetric(n))
+            diagonals = form.inverse_diagonals(form.factors(np.array([10.0 * n])))
+            found.append((form.rotation, dense(form), diagonals))
+    finally:
+        numba.set_num_threads(threads)
+    for alone, together in zip(*found, strict=True):
+        np.testing.assert_array_equal(alone, together)
