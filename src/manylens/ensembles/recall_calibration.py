@@ -74,8 +74,7 @@ def calibrate_index(
     """
     index = index.with_dense_rows()
     points = index.coordinates
-    sample = calibration_queries(points, queries)
-    checks = None
+    sample, checks = calibration_queries(points), None
     if queries is not None:
         rows = calibration_rows(len(queries)), held_out_rows(len(queries), request.recall)
         sample, checks = (
