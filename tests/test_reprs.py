@@ -32,7 +32,7 @@ ESTIMATORS = {
     "ModularKernelPCA": (modules, {"optimality gap", "lower bound of the loss", "diversity"}),
     "ModularAutoencoder": (ModularAutoencoder(2, 2), {"optimality gap", "loss"}),
     "NCA": (NCA(2, max_iter=200, tol=1e-3), {"map", "mean score", "iterations"}),
-    "ModuleNeighbors": (ModuleNeighbors(modules), {"rows", "recall in the input space"}),
+    "ModuleNeighbors": (ModuleNeighbors(modules), {"rows", "measured recall"}),
     "ModuleVotingClassifier": (ModuleVotingClassifier(modules), {"predictors", "classes"}),
     "DiversitySearchCV": (
         DiversitySearchCV(ModuleVotingClassifier(modules), [0.0, 0.9], cv=2),

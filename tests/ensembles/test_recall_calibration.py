@@ -303,3 +303,29 @@ def test_a_graph_that_needs_too_many_candidates_gives_way_to_a_scan(backend, cho
     index = ModuleNeighbors(backend=backend, n_jobs=1, recall=0.97).fit(rows)
     assert index.index_.backend == chosen
     assert index.recall_ >= 0.97
+
+
+def test_the_recall_that_is_shown_is_that_of_the_tuned_queries():
+    rows, others = noisy_copies(12, scale=0.5), DIGITS[1200:]
+    lenses = ModularAutoencoder(8, 6, diversity=1.0, random_state=0).fit(rows)
+    index = ModuleNeighbors(lenses, n_leading=12).fit(rows)
+    index.base = rows
+    index.tune(others)
+    assert index.measured_.space == "modules"  # inputs are not kept
+    assert abs(index.recall_ - found(index, others)) < 0.02
+    assert f"measured {index.recall_:.3f} in the modules space)" in repr(index)
+
+
+def test_a_tuned_index_of_all_coordinates_is_measured_in_the_input_space():
+    index = ModuleNeighbors(n_neighbors=5).fit(DIGITS[:1000])
+    fitted = index.measured_
+    assert index.tune(DIGITS[1000:1500]).measured_ != fitted
+    axes = index.composite_
+    assert index.measured_.space == ("input" if axes.n_coordinates == len(axes.axes) else "coordinate")
+
+
+def test_an_index_says_with_how_many_rows_its_recall_was_measured():
+    index = ModuleNeighbors().fit(DIGITS[:1000])
+    assert "space)" in repr(index)
+    index.partial_fit(DIGITS[1000:1300]).remove(range(100))
+    assert "space with 1,000 rows)" in repr(index)

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.ensembles.recall_calibration import calibrate_index, calibration_rows
+from manylens.ensembles.recall_calibration import (
+    calibrate_index,
+    calibration_rows,
+    held_out_rows,
+    recall_for_queries,
+)
 from manylens.ensembles.row_ids import Where, chosen_rows, positions_of, row_ids
 from manylens.ensembles.search_coordinates import CompositeAxes, Metric
 from manylens.ensembles.search_index import Method, SearchIndex
-from manylens.ensembles.search_plans import MeasuredRecall, SearchRequest
+from manylens.ensembles.search_plans import CalibrationQueries, MeasuredRecall, SearchRequest
 from manylens.typing import FloatArray, MatrixLike
 from manylens.validation import check_flag, check_real
 
@@ -64,6 +70,7 @@ class IndexChanges:
     if TYPE_CHECKING:
         index_: SearchIndex
         measured_: MeasuredRecall
+        modules: Any
         n_jobs: int | None
         method: Method
         recall: float
@@ -115,7 +122,8 @@ class IndexChanges:
     def tune(self, X: MatrixLike) -> Self:
         """Choose `n_leading` and `n_candidates`, if None, for queries that differ from the base.
 
-        The choice holds until `partial_fit` has doubled the base.
+        The choice holds until `partial_fit` has doubled the base. `recall_` and `measured_` are then those
+        for the queries, by all coordinates of the index.
 
         Parameters
         ----------
@@ -131,7 +139,13 @@ class IndexChanges:
         if self.method != "nested":
             raise ValueError(f"method={self.method!r} has nothing to tune: tune is for method='nested'.")
         queries = self._query_coordinates(self.index_, X)
-        return self._change(lambda index: calibrate_index(index, self._request(), queries))
+        self._change(lambda index: calibrate_index(index, self._request(), queries))
+        checks = CalibrationQueries(queries[held_out_rows(len(queries), self.recall)], None)
+        axes = self.index_.axes
+        of_rows = "input" if axes.n_coordinates == len(axes.axes) else "coordinate"
+        space = of_rows if self.modules is None else "modules"
+        self.measured_ = replace(recall_for_queries(self.index_, checks, self._request()), space=space)
+        return self
 
     def remove(self, ids: ArrayLike) -> Self:
         """Remove rows; the others keep their ids or, if they have none, their old row numbers become ids.
@@ -196,7 +210,7 @@ class IndexChanges:
 
     @property
     def recall_(self) -> float:
-        """Recall that `fit` measured."""
+        """Recall that `fit` or `tune` measured."""
         return self.measured_.recall
 
     @property
@@ -244,5 +258,6 @@ class IndexChanges:
             how += ", proven exact"
         else:
             measured = f"measured {self.recall_:.3f} in the {self.measured_.space} space"
-            how += f", for recall={self.recall} ({measured})"
+            then = f" with {self.measured_.n_rows:,} rows" if self.measured_.n_rows != n else ""
+            how += f", for recall={self.recall} ({measured}{then})"
         return f"{text} with {n:,} rows: {how}; {self.nbytes_ / 1e6:.1f} MB"

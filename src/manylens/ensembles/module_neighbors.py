@@ -118,7 +118,8 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, IndexChanges, IndexFiles, Ba
     candidates_per_neighbor_ : float
         Candidates per neighbor, for at least five neighbors; "paper" does not use it.
     recall_ : float
-        Fraction of the nearest rows in the input space that the search finds, whatever the modules.
+        Fraction of the nearest rows in the input space that the search finds, whatever the modules; after
+        `tune`, for its queries.
     measured_ : MeasuredRecall
         How `recall_` was measured: its standard error, the recall of an exact search by all coordinates that
         the index keeps (`reachable`), and the numbers of queries and of neighbors.
@@ -141,7 +142,7 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, IndexChanges, IndexFiles, Ba
         "n_samples_fit_": "rows",
         "n_leading_": "leading coordinates",
         "candidates_per_neighbor_": "candidates per neighbor",
-        "recall_": "recall in the input space",
+        "recall_": "measured recall",
         "nbytes_": "bytes",
     }
     index_: SearchIndex  # replaced as a whole, so that other threads see the old or the new one

@@ -265,7 +265,7 @@ def measured_recall(
     """
     k = min(request.n_neighbors, len(space) - 1)
     if k < 1:
-        return MeasuredRecall(1.0, 0.0, 1.0, name, 0, 0)
+        return MeasuredRecall(1.0, 0.0, 1.0, name, 0, 0, len(space))
     own = held_out_rows(len(space), request.recall)
     if exact is None:
         exact, _ = exact_neighbors(space, CalibrationQueries(space[own], own), k, request.n_jobs)
@@ -277,7 +277,7 @@ def measured_recall(
         _, rows = exact_neighbors(index.coordinates, sample, k, request.n_jobs)
         reachable = float(as_near(distances_in(space, own, rows), exact).mean())
     error = float(np.std(shares) / np.sqrt(len(own)))
-    return MeasuredRecall(float(shares.mean()), error, reachable, name, len(own), k)
+    return MeasuredRecall(float(shares.mean()), error, reachable, name, len(own), k, len(space))
 
 
 def recall_for_queries(
@@ -286,12 +286,12 @@ def recall_for_queries(
     """Recall of the neighbors by all coordinates, for queries that are not rows of the base."""
     k = min(request.n_neighbors, len(index.rows) - (queries.own is not None))
     if k < 1:
-        return MeasuredRecall(1.0, 0.0, 1.0, "input", 0, 0)
+        return MeasuredRecall(1.0, 0.0, 1.0, "input", 0, 0, len(index.rows))
     exact, _ = exact_neighbors(index.coordinates, queries, k, request.n_jobs)
     found = index.search(queries.coordinates, k, request.n_candidates, request.n_jobs, own=queries.own)
     shares = as_near(found.distances, index.to_module_units(exact)).mean(axis=1)
     error = float(np.std(shares) / np.sqrt(len(shares)))
-    return MeasuredRecall(float(shares.mean()), error, 1.0, "input", len(shares), k)
+    return MeasuredRecall(float(shares.mean()), error, 1.0, "input", len(shares), k, len(index.rows))
 
 
 def held_out_rows(n: int, recall: float) -> IntArray:
@@ -317,11 +317,6 @@ def distances_in(space: RowSource, own: IntArray, rows: IntArray) -> FloatArray:
 def calibration_recall(recall: float) -> float:
     """Recall to calibrate for: halfway to 1, because a small sample of queries misses the largest ranks."""
     return (1 + recall) / 2
-
-
-def graph_recall(recall: float) -> float:
-    """Recall on the leading coordinates that a graph needs, because its searches miss some rows."""
-    return recall + (1 - recall) / 5
 
 
 def choose_leading_plan(
@@ -358,7 +353,8 @@ def choose_leading_plan(
         widths, ranks = known.widths[inside], known.ranks[inside]
     else:
         ranks = ranks_on_leading(points, queries, neighbors, widths)
-    share = graph_recall(recall) if graph else calibration_recall(recall)
+    # searches in a graph miss some rows
+    share = recall + (1 - recall) / 5 if graph else calibration_recall(recall)
     flat = ranks.reshape(len(widths), -1)
     fewest = k if graph else MIN_PER_NEIGHBOR * k
     needed = np.maximum(np.quantile(flat, share, axis=1, method="higher"), fewest)

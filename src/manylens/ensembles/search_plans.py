@@ -34,14 +34,15 @@ class SearchRequest:
 
 @dataclass(frozen=True)
 class MeasuredRecall:
-    """Recall of an index, measured by `fit` with rows of the base that its calibration did not use."""
+    """Recall of an index: for rows of the base that did not choose its plan, or for queries of `tune`."""
 
     recall: float  # fraction of the nearest rows in the space that the search finds
     standard_error: float
     reachable: float  # the same for an exact search by the coordinates that the index keeps
-    space: str  # "input", or "modules" if the input has no distances
+    space: str  # "input"; "modules" or "coordinate" by the distances of the modules or of kept coordinates
     n_queries: int
     n_neighbors: int
+    n_rows: int  # in the base, when it was measured
 
     _repr_html_ = result_table
 
