@@ -481,6 +481,13 @@ def test_boosting_that_does_not_predict_a_mean_is_refused():
             AlignmentPruner(model.fit(X, y)).fit(X, y)
 
 
+@pytest.mark.parametrize("kind", [RandomForestRegressor, ExtraTreesRegressor])
+def test_forests_of_medians_are_refused(kind):
+    forest = kind(3, criterion="absolute_error").fit(X, y)
+    with pytest.raises(ValueError, match=r"with criterion 'absolute_error' does not predict a mean, but"):
+        AlignmentPruner(forest).fit(X, y)
+
+
 def test_all_names_of_squared_error_are_accepted():
     lightgbm = pytest.importorskip("lightgbm")
     for loss in ("regression", "regression_l2", "l2", "mse", "mean_squared_error", "rmse", "l2_root"):

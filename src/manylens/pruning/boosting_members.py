@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from manylens.native.trees import Tree
-from manylens.pruning.members import Members, rescaled_tree
+from manylens.pruning.members import Members, no_mean_error, rescaled_tree
 from manylens.typing import FloatArray
 from manylens.validation import CheckedState
 
@@ -38,10 +38,7 @@ class Stages(Members):
         super().__init__(ensemble)
         self.link = "identity" if self.classes is None else "logistic"
         if self.classes is None and self.loss in OTHER_LOCATIONS:
-            raise ValueError(
-                f"{self.name} with loss {self.loss!r} does not predict a mean, but pruning fits weights by "
-                "squared errors, which would make it one of the mean: fit it with squared error."
-            )
+            raise no_mean_error(self.name, "loss", self.loss)
         if self.classes is None and self.loss not in MEAN_LOSSES:
             raise ValueError(
                 f"{self.name} with loss {self.loss!r} predicts a function of the sum of its stages and "

@@ -55,9 +55,8 @@ class Members:
         check_is_fitted(ensemble, msg=message)
         self.ensemble = ensemble
         self.name = type(ensemble).__name__
-        self.classes: AnyArray | None = (
-            ensemble.classes_ if is_classifier(ensemble) else None
-        )  # None: regression
+        # None: regression
+        self.classes: AnyArray | None = ensemble.classes_ if is_classifier(ensemble) else None
         if isinstance(self.classes, list) or getattr(ensemble, "n_outputs_", 1) > 1:
             raise ValueError(f"{self.name} predicts several targets at once: fit and prune one per target.")
         self.columns: list[IntArray] | None = None  # features that each member uses; None for all
@@ -184,6 +183,14 @@ class Members:
         )
 
 
+def no_mean_error(name: str, parameter: str, value: str) -> ValueError:
+    """The error for an ensemble whose loss leads to medians, quantiles or robust means."""
+    return ValueError(
+        f"{name} with {parameter} {value!r} does not predict a mean, but pruning fits weights by squared "
+        "errors, so the pruned model would predict one: fit it with squared error."
+    )
+
+
 class BaggingMembers(Members):
     """Bagging: members are trained on samples of the rows and of the features."""
 
@@ -221,6 +228,11 @@ class ForestMembers(Members):
         *("RandomForestClassifier", "RandomForestRegressor"),
         *("ExtraTreesClassifier", "ExtraTreesRegressor"),
     )
+
+    def __init__(self, ensemble: Any) -> None:
+        super().__init__(ensemble)
+        if self.classes is None and ensemble.criterion == "absolute_error":
+            raise no_mean_error(self.name, "criterion", ensemble.criterion)
 
     def samples(self) -> Sequence[IntArray] | None:
         return self.ensemble.estimators_samples_ if self.ensemble.bootstrap else None
