@@ -118,7 +118,10 @@ class AlignmentHistory:
                 if not done:
                     pairs = [*combinations(steps.names, 2), *product(steps.names, against)]
                     stream = StreamingCKA(pairs)
-                rows = {name: self._narrow(part, name) for name, part in features.items()}
+                rows = {
+                    name: (self._hash(part, name) if part.shape[1] > self.width else part).astype(np.float64)
+                    for name, part in features.items()
+                }
                 n = len(next(iter(rows.values())))
                 own = targets[done : done + n]
                 if len(own) < n:
@@ -139,7 +142,3 @@ class AlignmentHistory:
         self.similarities_.append(similarities)
         self.steps_.append(len(self.steps_) if step is None else step)
         return self
-
-    def _narrow(self, rows: FloatArray, name: str) -> FloatArray:
-        """Rows in double precision, hashed to `width` columns if they have more."""
-        return (self._hash(rows, name) if rows.shape[1] > self.width else rows).astype(np.float64)
