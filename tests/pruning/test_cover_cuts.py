@@ -84,3 +84,29 @@ def test_a_forest_is_cut_without_refits_if_no_refit_is_good_enough(link, monkeyp
     assert np.all(np.diff(small.path_["bytes"]) <= 0)
     if link == "identity":
         np.testing.assert_allclose(small.to_ensemble().predict_proba(new), P, atol=1e-6)
+
+
+def test_the_rise_of_wrong_classes_by_fewer_trees_is_that_for_new_rows():
+    rng = np.random.default_rng(0)
+    rows, classes = make_shells(2600, random_state=2)
+    rows, classes = rows.astype(np.float32), np.where(rng.random(2600) < 0.2, np.roll(classes, 1), classes)
+    learned, new = slice(0, 600), slice(600, None)
+    forest = RandomForestClassifier(300, random_state=0, n_jobs=2).fit(rows[learned], classes[learned])
+    target = (classes[learned, np.newaxis] == forest.classes_).astype(float)
+    evaluator = evaluator_of(forest, rows[learned], target)
+    whole = np.mean(forest.predict(rows[new]) != classes[new])
+    few = [
+        RandomForestClassifier(5, random_state=seed).fit(rows[learned], classes[learned]) for seed in range(8)
+    ]
+    expected = np.mean([model.predict(rows[new]) != classes[new] for model in few]) - whole
+    rises = {k: evaluator.errors_of_fewer(k) for k in (5, 200, 300)}
+    assert abs(rises[5].mean() - expected) < 3 * rises[5].std() / np.sqrt(600)
+    assert rises[5].mean() > 4 * rises[5].std() / np.sqrt(600)
+    assert rises[200].any()
+    assert abs(rises[200].mean()) < rises[5].mean() / 4  # 200 of 300 trees lose little
+    assert not rises[300].any()
+    cut = next(cover_paths(evaluator, 5, "identity"))[0]
+    without = cut.judged.wrong[0] - cut.judged.uncut
+    assert cut.losses.error_rise[0] == pytest.approx(without.mean())
+    fewer = evaluator.errors_of_fewer(cut.candidate.n_trees).mean()
+    assert cut.losses.error_rise[0] == pytest.approx(fewer, abs=0.02)  # no cut, but smoothing

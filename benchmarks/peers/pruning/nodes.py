@@ -82,10 +82,11 @@ class Table:
         difference = self.row_losses(self.pruner) - self.row_losses(self.as_model(self.fresh()))
         return float(difference.mean() / max(relative_error(difference, 1.0), 1e-300))
 
-    def rise_of_errors(self):
-        """By how much the share of wrong classes rises."""
+    def rise_of_errors(self, model=None):
+        """By how much the share of wrong classes of a model (the pruned one) is above that of the whole."""
+        model = self.pruner if model is None else model
         return float(
-            np.mean(self.pruner.predict(self.T) != self.truth)
+            np.mean(model.predict(self.T) != self.truth)
             - np.mean(self.ensemble.predict(self.T) != self.truth)
         )
 
@@ -173,16 +174,17 @@ class PrunedNodes(Comparison):
     rules were chosen (benchmarks.tuning.pruning_nodes): letter, yeast, optdigits, digits, abalone, California
     housing and five generated ones. Forest and pruning both use all cores. Standard errors are over tables
     and draws. Seven of the ten tables have only 60 to 209 test rows: "test error" is the mean standard error
-    of a test loss, relative to it; "held out error" is the mean of held_out_loss_ / test loss, less one,
-    and "held out error of the truth" what it would be if held_out_loss_ were exact (the mean of 1/test loss
-    is larger than 1/mean); "held out absolute error" is the mean of |held_out_loss_ / test loss - 1|,
-    and "absolute error of the truth" what the number of test rows alone would make of it; "held out pooled
-    error" is that of the sum of held_out_loss_ over all settings, relative to the sum of the test losses
-    (both relative to the whole). Whether held_out_loss_ is biased is measured by PrunedNodesHeldOut, with
-    more draws. "errors above fresh" is the largest difference to fresh, in its own standard errors. "table
-    worst to fresh" is the largest ratio of the losses of a table, summed over its draws, to those of fresh,
-    "table worst error" its standard error over draws, and "worst to fresh" the largest ratio of a single
-    draw."""
+    of a test loss, relative to it; "rise of errors" is by how much the share of wrong classes is above that
+    of the whole, and "fresh rise of errors" the same for fresh; "held out error" is the mean of
+    held_out_loss_ / test loss, less one, and "held out error of the truth" what it would be if held_out_loss_
+    were exact (the mean of 1/test loss is larger than 1/mean); "held out absolute error" is the mean of
+    |held_out_loss_ / test loss - 1|, and "absolute error of the truth" what the number of test rows alone
+    would make of it; "held out pooled error" is that of the sum of held_out_loss_ over all settings, relative
+    to the sum of the test losses (both relative to the whole). Whether held_out_loss_ is biased is measured
+    by PrunedNodesHeldOut, with more draws. "errors above fresh" is the largest difference to fresh, in its
+    own standard errors. "table worst to fresh" is the largest ratio of the losses of a table, summed over its
+    draws, to those of fresh, "table worst error" its standard error over draws, and "worst to fresh" the
+    largest ratio of a single draw."""
 
     contenders = ("ours", "fresh", "depth", "cost_complexity")
     claims = (
@@ -292,6 +294,9 @@ def scores_of(data, ours, fresh, wanted):
             "largest_loss": float(ours.max()),
             "not_above_101_percent": float(np.mean(ours <= 1.01)),
             "rise_of_errors": float(np.mean([t.rise_of_errors() for t in classes])),
+            "fresh_rise_of_errors": float(
+                np.mean([t.rise_of_errors(t.as_model(t.fresh())) for t in classes])
+            ),
             "below_fresh": float(np.mean(ours < fresh)),
             "table_worst_to_fresh": 1 + above,
             "table_worst_error": above_error,

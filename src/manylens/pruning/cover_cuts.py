@@ -63,7 +63,7 @@ def cover_paths(evaluator: HeldOutEvaluator, fewest: int, link: str) -> Iterator
                 candidate = Candidate(count, each, np.inf)
                 losses = [losses_of(some, part.first_trees(count), each) for part in rows]
                 sizes = [full_size(ensemble, candidate, m) for m in remain]
-                judged = evaluator.compare(losses)
+                judged = evaluator.compare(losses, count)
                 found.append(CoverPath(candidate, smoothing, judged, evaluator.path_of(judged), sizes))
         yield found
 

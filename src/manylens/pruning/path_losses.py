@@ -55,7 +55,8 @@ class LossPath(NamedTuple):
     loss_error: FloatArray  # its standard error
     rise: FloatArray  # by how much it is above that of the whole ensemble
     rise_error: FloatArray  # standard error of the rise
-    error_rise: FloatArray  # rise of the share of wrong classes above that of the trees without cuts
+    error_rise: FloatArray  # rise of the share of wrong classes
+    error_rise_error: FloatArray  # standard error of this rise
 
 
 class JudgedRows(NamedTuple):
@@ -64,14 +65,15 @@ class JudgedRows(NamedTuple):
     loss: FloatArray  # (steps, n)
     wrong: FloatArray  # (steps, n): 1 if the class is wrong
     reference: FloatArray  # (n,): losses by the whole ensemble of the trial
-    uncut: FloatArray  # (n,): 1 if the class is wrong without cuts
+    uncut: FloatArray  # (n,): 1 if the class is wrong without cuts; less the rise by fewer trees, if known
     control: FloatArray  # (n,): losses by this ensemble with the link of the path
     known: FloatArray  # (all rows,): such losses by the ensemble that is pruned
+    fewer: tuple[float, float] = (0.0, 0.0)  # rise of wrong classes by fewer trees and its standard error
 
     def of_rows(self, mask: BoolArray) -> JudgedRows:
         """Some of the judged rows."""
-        loss, wrong, reference, uncut, control = (each[..., mask] for each in self[:-1])
-        return JudgedRows(loss, wrong, reference, uncut, control, self.known)
+        loss, wrong, reference, uncut, control = (each[..., mask] for each in self[:5])
+        return JudgedRows(loss, wrong, reference, uncut, control, *self[5:])
 
 
 class Trial(NamedTuple):
@@ -109,11 +111,27 @@ class HeldOutEvaluator:
         self._largest = np.inf if ensemble.classes is None else float(np.log(2 * T))  # loss of half a vote
         self._references = [trial_losses(trial, T) for trial in trials]
         self._linked: dict[Link, tuple[FloatArray, list[FloatArray]]] = {}
+        self._errors: dict[int, FloatArray] = {}
         self._starts: dict[tuple[int, int, Link], tuple[Nodes, RowLeaves, RowLeaves, FloatArray]] = {}
 
     def _first_losses(self, n_trees: int) -> RowLosses:
         """Losses of the first trees, unchanged."""
         return row_losses(leaf_values(self.ensemble, n_trees), self._leaves.first_trees(n_trees))
+
+    def errors_of_fewer(self, n_trees: int) -> FloatArray:
+        """Rise (n,) of wrong classes if only the first `n_trees` trees of a forest vote; right on average.
+
+        Only trees that were not fitted to a row vote for it, a share q, so that q k votes of the first k
+        trees are compared with q T votes. The share of wrong classes is about linear in 1/votes.
+        """
+        T, counts = len(self.ensemble.trees.roots), self.rows.counts()[self.used]
+        if n_trees not in self._errors:
+            k = n_trees if self.held_out else max(1, min(int(np.ceil(n_trees * T / counts.mean())), T // 2))
+            factor = (1 / n_trees - 1 / T) / ((1 / k - 1 / T) * T / counts.mean()) if n_trees < T else 0.0
+            votes = self.rows.first_trees(k).counts()[self.used] > 0
+            more = np.where(votes, (self._first_losses(k).error - self.row_losses.error)[self.used], 0.0)
+            self._errors[n_trees] = factor * more / max(votes.mean(), 1 / len(votes))
+        return self._errors[n_trees]
 
     def n_leaves(self, n_trees: int) -> int:
         """Number of leaves of the first trees, without those of trees that have no split."""
@@ -154,7 +172,9 @@ class HeldOutEvaluator:
         for candidate, (loss, wrong), uncut in zip(candidates, losses, errors, strict=True):
             known, parts = self._controls(candidate.link)
             control = np.concatenate([parts[k] for k in trials])
-            judged.append(JudgedRows(loss, wrong, reference, uncut, control, known))
+            more = self.errors_of_fewer(candidate.n_trees) if self.ensemble.averages else np.zeros(1)
+            fewer = float(more.mean()), float(more.std() / np.sqrt(max(1, len(more) - 1)))
+            judged.append(JudgedRows(loss, wrong, reference, uncut, control, known, fewer))
         return judged
 
     def _controls(self, link: Link) -> tuple[FloatArray, list[FloatArray]]:
@@ -198,16 +218,12 @@ class HeldOutEvaluator:
         slope, control = regression_on_ensemble(judged, self._largest)
         return judged.loss - slope[:, np.newaxis] * control
 
-    def compare(self, found: Sequence[RowLosses]) -> JudgedRows:
-        """Losses of all rows by models whose values do not depend on these rows."""
+    def compare(self, found: Sequence[RowLosses], n_trees: int) -> JudgedRows:
+        """Losses of all rows by models of the first trees whose values do not depend on these rows."""
         losses = np.array([each.loss[self.used] for each in found])
         errors = np.array([each.error[self.used] for each in found])
-        wrong = self.row_losses.error[self.used]
-        return JudgedRows(losses, errors, self.whole, wrong, self.whole, self.whole)
-
-    def uncut(self) -> JudgedRows:
-        """Losses of all rows by the whole ensemble."""
-        return self.compare([self.row_losses])
+        uncut = self._first_losses(n_trees).error[self.used] - self.errors_of_fewer(n_trees)
+        return JudgedRows(losses, errors, self.whole, uncut, self.whole, self.whole)
 
     def first_counts(self, most: int) -> IntArray:
         """Numbers of first trees to compare, descending from `most`: whole stages, or halves of a forest."""
@@ -347,8 +363,9 @@ def path_of(judged: JudgedRows, whole_loss: float, largest: float) -> LossPath:
     noise = (judged.loss - slope[:, np.newaxis] * control).std(axis=1) / root
     loss_error = np.hypot(noise, slope * known.std() / np.sqrt(max(1, len(known) - 1)))
     rise = np.maximum(judged.loss - judged.reference, -LARGEST_GAIN * whole_loss)
-    errors = (judged.wrong - judged.uncut).mean(axis=1)
-    return LossPath(mean, loss_error, mean - whole_loss, rise.std(axis=1) / root, errors)
+    more = judged.wrong - judged.uncut
+    errors = more.mean(axis=1) + judged.fewer[0], np.hypot(more.std(axis=1) / root, judged.fewer[1])
+    return LossPath(mean, loss_error, mean - whole_loss, rise.std(axis=1) / root, *errors)
 
 
 def candidates(ensemble: TreeEnsemble, n_trees: int, link: str) -> list[Candidate]:

@@ -14,6 +14,7 @@ from manylens.pruning.tree_ensembles import TreeEnsemble
 from manylens.typing import BoolArray, IntArray
 
 MARGIN = 0.5  # standard errors that count as part of a rise
+ERROR_MARGIN = 0.5  # of forests: a rise of wrong classes by half a standard error may be chance
 FAR = 1.5  # losses are clipped at this multiple of the ensemble's when paths are compared
 
 
@@ -23,6 +24,7 @@ class Goal(NamedTuple):
     whole_loss: float
     whole_error: float  # share of wrong classes
     best_loss: float  # of boosting at its best number of stages; of the whole for forests
+    error_margin: float = 0.0  # standard errors by which the share of wrong classes may rise by chance
 
 
 class SizeLimits(NamedTuple):
@@ -44,9 +46,8 @@ class SizeLimits(NamedTuple):
         if self.max_nodes is not None:
             goals.append((self.max_nodes + 1) // 2)
         if self.max_bytes is not None:
-            ensemble = (
-                evaluator.ensemble
-            )  # a tree has one node less than two per leaf; this pays for its root
+            ensemble = evaluator.ensemble
+            # a tree has one node less than two per leaf; this pays for its root
             per_leaf = 2 * node_bytes(ensemble.trees) + 8 * leaf_width(ensemble, candidate)
             goals.append(self.max_bytes // per_leaf)
         if self[1:] != (None, None, None):
@@ -61,7 +62,7 @@ class SizeLimits(NamedTuple):
         allowed = 0.0 if self.loss is None else self.loss
         good = path.rise + MARGIN * path.rise_error <= allowed * goal.whole_loss
         good &= goal.whole_loss + path.rise <= (1 + allowed) * goal.best_loss
-        good &= path.error_rise <= allowed * goal.whole_error
+        good &= path.error_rise - goal.error_margin * path.error_rise_error <= allowed * goal.whole_error
         return good & np.append(good[:1], good[:-1])
 
     def rank(self, path: LossPath, sizes: Sequence[Size], goal: Goal) -> tuple[float, float]:

@@ -27,7 +27,7 @@ from manylens.pruning.pruned_ensemble import (
 )
 from manylens.pruning.pruned_trees import PrunedTrees, find_format, tree_bytes
 from manylens.pruning.pruning_rows import dense, out_of_bag
-from manylens.pruning.size_limits import MARGIN, Goal, SizeLimits
+from manylens.pruning.size_limits import ERROR_MARGIN, MARGIN, Goal, SizeLimits
 from manylens.pruning.training_moments import columns_of
 from manylens.pruning.tree_ensembles import TreeEnsemble, TreeFormat, fitted_to
 from manylens.typing import AnyArray, FloatArray, MatrixLike, Seed
@@ -72,8 +72,9 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
     loss : float or None, default=0.01
         How much the held-out loss (squared error or log loss) may rise, relative to that of the whole
         ensemble; half of its standard error counts as part of the rise. The share of wrong classes may rise
-        as much. Boosting is also compared with its best number of stages, and with boosting stopped early at
-        as many bytes. The smallest model is kept. None: the model with the smallest held-out loss.
+        as much; for a forest, half a standard error more. Boosting is also compared with its best number of
+        stages, and with boosting stopped early at as many bytes. The smallest model is kept. None: the model
+        with the smallest held-out loss.
     max_members, max_nodes, max_bytes : int or None, default=None
         Largest numbers of trees and of nodes, and largest size as arrays (see `n_bytes_`). A limit holds even
         if the loss rises more. The first trees that fit are kept unless held-out rows favor another model.
@@ -313,11 +314,14 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
         """The model the settings ask for, on the path of the best candidate; sets the path and the loss."""
         ensemble, limits = evaluator.ensemble, self._limits()
         T, loss = len(ensemble.trees.roots), evaluator.whole_loss
-        few, goal, stages = self._first_trees(T), Goal(loss, evaluator.whole_error, loss), 0.0
+        few, goal, stages = self._first_trees(T), Goal(loss, evaluator.whole_error, loss, ERROR_MARGIN), 0.0
         if not ensemble.averages:  # pruning of boosting starts at its best number of stages
             prefixes = evaluator.first_trees(counts := evaluator.first_counts(T))
             losses = evaluator.path_of(prefixes).loss[::-1]  # ties go to the smallest model
-            few, goal = int(counts[::-1][np.argmin(losses)]), goal._replace(best_loss=float(losses.min()))
+            few, goal = (
+                int(counts[::-1][np.argmin(losses)]),
+                Goal(loss, goal.whole_error, float(losses.min())),
+            )
             stages = stage_optimism(evaluator, prefixes)
         limited = not limits.fit((T, self.whole_nodes_, self.whole_bytes_))
         compared = candidates(ensemble, few, self.link)
@@ -341,8 +345,8 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
             "loss, or max_nodes.",
             stacklevel=3,
         )
-        candidate, path = Candidate(T, ensemble.link, np.inf), evaluator.path_of(evaluator.uncut())
-        self._chosen(Choice(candidate, path, [open_nodes(ensemble, T)], 0, 0.0))
+        candidate, whole = Candidate(T, ensemble.link, np.inf), evaluator.compare([evaluator.row_losses], T)
+        self._chosen(Choice(candidate, evaluator.path_of(whole), [open_nodes(ensemble, T)], 0, 0.0))
         return ensemble, candidate
 
     def _chosen(self, choice: Choice) -> TreeEnsemble:
