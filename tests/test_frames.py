@@ -199,6 +199,6 @@ assert "pandas" not in sys.modules
 def test_polars_and_arrow_need_no_pandas(tmp_path):
     pytest.importorskip("pyarrow")
     command = [sys.executable, "-W", "ignore", "-c", WITHOUT_PANDAS, str(tmp_path / "page.html")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    said = [line for line in done.stderr.splitlines() if "compiling its loops" not in line]  # an empty cache
-    assert (done.returncode, said) == (0, [])
+    for _ in range(2):  # the first run may compile loops and say so
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
