@@ -318,10 +318,8 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
         if not ensemble.averages:  # pruning of boosting starts at its best number of stages
             prefixes = evaluator.first_trees(counts := evaluator.first_counts(T))
             losses = evaluator.path_of(prefixes).loss[::-1]  # ties go to the smallest model
-            few, goal = (
-                int(counts[::-1][np.argmin(losses)]),
-                Goal(loss, goal.whole_error, float(losses.min())),
-            )
+            few = int(counts[::-1][np.argmin(losses)])
+            goal = Goal(loss, goal.whole_error, float(losses.min()))
             stages = stage_optimism(evaluator, prefixes)
         limited = not limits.fit((T, self.whole_nodes_, self.whole_bytes_))
         compared = candidates(ensemble, few, self.link)
