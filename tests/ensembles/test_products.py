@@ -7,8 +7,8 @@ import pytest
 from scipy import sparse
 
 from manylens import ModularAutoencoder, ModuleNeighbors
-from manylens.ensembles import module_neighbors
-from manylens.ensembles.recall_calibration import exact_neighbors
+from manylens.ensembles import recall_calibration
+from manylens.ensembles.recall_calibration import exact_neighbors, rows_as_queries
 from manylens.ensembles.search_coordinates import InputRows
 
 RNG = np.random.default_rng(0)
@@ -38,9 +38,9 @@ def test_exact_search_finds_the_largest_products(scale, kind):
 
 def test_rows_that_calibrate_are_not_their_own_neighbors(monkeypatch):
     seen = []
-    measure = module_neighbors.recall_for_queries
+    measure = recall_calibration.recall_for_queries
     monkeypatch.setattr(
-        module_neighbors, "recall_for_queries", lambda *given: seen.append(given[1]) or measure(*given)
+        recall_calibration, "recall_for_queries", lambda *given: seen.append(given[1]) or measure(*given)
     )
     rows = 10 * np.eye(40, dtype=np.float32)[np.arange(400) % 40]
     rows *= np.linspace(1, 2, 400, dtype=np.float32)[:, None]
@@ -63,6 +63,30 @@ def test_the_default_reaches_the_recall(backend):
     assert np.all(np.diff(products, axis=1) <= 1e-5 * np.abs(products[:, 1:]))
     again = pickle.loads(pickle.dumps(index))
     np.testing.assert_array_equal(again.kneighbors(QUERIES)[1], rows)
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1.0, 1e12])
+@pytest.mark.parametrize("width", [30, 300])  # of many columns only the leading axes are kept
+def test_stored_rows_become_the_queries_made_from_the_input(scale, width):
+    rows = np.random.default_rng(1).standard_normal((500, width)) * np.geomspace(1, 1e-3, width) * scale
+    index = ModuleNeighbors(metric="inner_product", n_leading=5).fit(rows)
+    assert index.index_.axes.completed == (width == 300)
+    made = rows_as_queries(index.index_.axes, index.index_.coordinates, index.modules_.longest_)
+    expected = index.coordinates(rows)
+    made = index.index_.to_module_units(made)
+    np.testing.assert_allclose(made, expected, atol=1e-9 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("n", [3000, 10_000])
+def test_a_base_that_has_doubled_keeps_the_recall(n):
+    rng, spread = np.random.default_rng(2), np.geomspace(1, 1 / 40, 40)
+    base = (rng.standard_normal((n, 40)) * spread).astype(np.float32)
+    base[0] *= np.linalg.norm(base, axis=1).max() / np.linalg.norm(base[0])  # no added row is longer
+    queries = (rng.standard_normal((500, 40)) * spread).astype(np.float32)
+    index = ModuleNeighbors(metric="inner_product", recall=0.95, backend="graph").fit(base[: n // 2 - 1])
+    index.partial_fit(base[n // 2 - 1 :])
+    products, expected = index.kneighbors(queries)[0], literal(base, queries)[0]
+    assert np.mean(products >= expected[:, -1:] - 1e-5 * np.abs(expected[:, -1:])) >= 0.94
 
 
 def test_filters_ids_and_changes_work_with_products(tmp_path):

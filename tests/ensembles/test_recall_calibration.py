@@ -21,7 +21,7 @@ from manylens.ensembles.recall_calibration import (
     ranks_on_leading,
     rounding_error,
 )
-from manylens.ensembles.search_plans import SearchPlan
+from manylens.ensembles.search_plans import CalibrationQueries, SearchPlan
 from manylens.native.search_graph import coarse_scale, to_grid
 
 DIGITS = load_digits().data
@@ -52,7 +52,7 @@ def test_neighbors_of_rows_and_of_queries_are_scikit_learns():
     _, of_rows = exact_neighbors(points, calibration_queries(points), 5)
     expected = search.kneighbors(return_distance=False)[calibration_queries(points).own]
     np.testing.assert_array_equal(np.sort(of_rows), np.sort(expected))
-    _, of_queries = exact_neighbors(points, calibration_queries(points, queries), 5)
+    _, of_queries = exact_neighbors(points, CalibrationQueries(queries, None), 5)
     np.testing.assert_array_equal(
         np.sort(of_queries), np.sort(search.kneighbors(queries, return_distance=False))
     )

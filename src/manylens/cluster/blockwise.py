@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any, Self
 
 import numpy as np
@@ -17,7 +18,6 @@ from manylens.cluster.dask_runner import Runner, check_patience
 from manylens.cluster.plans import Plan, Prepared, as_fitted, learn, plan_for, prepare, summarize_block
 from manylens.cluster.reduction import (
     errors_name_block,
-    get_summary,
     literal,
     named,
     reduce_blocks,
@@ -249,7 +249,7 @@ def fit_lazy(plan: Plan, model: Any, blocks: Blocks, sample: RowSample, runner: 
     else:
         first, _ = blocks.first()
         tree = named(work_on, "manylens-sample", 0)(sample_block, literal(sample, "manylens-rows"), 0, *first)
-    drawn = named(get_summary, "manylens-sample-result")(tree)
+    drawn = named(attrgetter("summary"), "manylens-sample-result")(tree)
     start, how = literal(model, "manylens-estimator"), literal(plan, "manylens-plan")
     prepared = runner.persist(named(prepare, "manylens-prepare")(how, start, drawn), blocks, "sample")
     if plan.walks:  # one graph per block: in a single graph, dask would read blocks ahead
@@ -261,7 +261,7 @@ def fit_lazy(plan: Plan, model: Any, blocks: Blocks, sample: RowSample, runner: 
         return runner.compute(named(as_fitted, "manylens-result")(prepared), blocks)
     # `prepared` is already computed: if tasks still waited for it, dask would read all blocks ahead
     tree = reduction_graph(blocks, summarize_block, "summarize", prepared)
-    merged = named(get_summary, "manylens-summarize-result")(tree)
+    merged = named(attrgetter("summary"), "manylens-summarize-result")(tree)
     return runner.compute(named(learn, "manylens-learn")(prepared, merged), blocks, "summarize")
 
 

@@ -88,16 +88,20 @@ class BootstrapPlan(Plan):
         return summary
 
 
-class MetricPlan(Plan):
-    """NCA on the sample alone."""
-
-    summarizes = False
+class SupervisedPlan(Plan):
+    """The first pass needs rows and their targets."""
 
     def needs_sample(self, model: Any) -> bool:
         return True
 
     def takes_target(self, model: Any) -> bool:
         return True
+
+
+class MetricPlan(SupervisedPlan):
+    """NCA on the sample alone."""
+
+    summarizes = False
 
     def prepare(self, model: Any, sample: RowSample) -> Prepared:
         return Prepared(self, copy.deepcopy(model).fit(*sample.arguments()), sample.block_lengths())
@@ -121,14 +125,8 @@ class Bags(NamedTuple):
     share: FloatArray | None  # (p,): share of the rows out of each bag
 
 
-class PruningPlan(Plan):
+class PruningPlan(SupervisedPlan):
     """Members predict each block where it lives; the moments of their predictions are merged."""
-
-    def needs_sample(self, model: Any) -> bool:
-        return True
-
-    def takes_target(self, model: Any) -> bool:
-        return True
 
     def prepare(self, model: Any, sample: RowSample) -> Prepared:
         from manylens.pruning.alignment_pruner import read_members

@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
 from manylens.cluster.blocks import Blocks, read_blocks
@@ -89,7 +90,7 @@ def reduce_blocks(blocks: Blocks, work: Work, stage: str, runner: Runner, shared
     if not blocks.is_lazy:
         return merge_tree(parts_here(blocks, work, stage, runner, shared), merge_into).summary
     tree = reduction_graph(blocks, work, stage, shared)
-    return runner.compute(named(get_summary, f"manylens-{stage}-result")(tree), blocks, stage)
+    return runner.compute(named(attrgetter("summary"), f"manylens-{stage}-result")(tree), blocks, stage)
 
 
 def parts_here(blocks: Blocks, work: Work, stage: str, runner: Runner, shared: Any) -> Iterator[BlockSummary]:
@@ -133,11 +134,6 @@ def merge_into(one: BlockSummary, other: BlockSummary) -> BlockSummary:
 def merge_copies(one: BlockSummary, other: BlockSummary) -> BlockSummary:
     """Merge two neighboring parts without changing them: dask may need them again if a worker dies."""
     return merge_into(copy.deepcopy(one), other)
-
-
-def get_summary(part: BlockSummary) -> Any:
-    """The summary of a part."""
-    return part.summary
 
 
 def span(part: BlockSummary) -> str:

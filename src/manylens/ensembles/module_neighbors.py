@@ -20,12 +20,10 @@ from manylens.ensembles.index_changes import IndexChanges, fault_of_added_rows
 from manylens.ensembles.index_files import IndexFiles
 from manylens.ensembles.recall_calibration import (
     GRAPH_FROM,
+    calibrate_for_products,
     calibrate_index,
     calibrate_with_fewest_coordinates,
-    calibration_rows,
-    held_out_rows,
     measured_recall,
-    recall_for_queries,
 )
 from manylens.ensembles.row_ids import Where, check_ids, chosen_rows, joined_ids
 from manylens.ensembles.search_coordinates import (
@@ -50,7 +48,7 @@ from manylens.ensembles.search_coordinates import (
     widened,
 )
 from manylens.ensembles.search_index import FINDERS, METHODS, MIN_NEIGHBORS, Method, SearchIndex
-from manylens.ensembles.search_plans import CalibrationQueries, MeasuredRecall, SearchRequest
+from manylens.ensembles.search_plans import MeasuredRecall, SearchRequest
 from manylens.reprs import FactsMixin
 from manylens.typing import FloatArray, IntArray, MatrixLike, ModuleSet, Rows
 from manylens.validation import (
@@ -352,7 +350,8 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, IndexChanges, IndexFiles, Ba
 
     def _columns(self, X: MatrixLike) -> Rows:
         """Columns of all modules for rows."""
-        if isinstance(self.modules_, InputRows) and self._is_plain(X):
+        is_named = hasattr(self, "feature_names_in_")  # then `validate_rows` compares the names
+        if isinstance(self.modules_, InputRows) and is_plain(X, self.n_features_in_) and not is_named:
             return self.modules_.query_columns(X)
         return finite_columns(transform_rows(self.modules_, validate_rows(self, widened(X))))
 
@@ -364,20 +363,11 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, IndexChanges, IndexFiles, Ba
         """Coordinates of rows of the base in the frame of the axes."""
         return check_near(index.axes.coordinates(self._base_columns(X), self.n_jobs), "X")
 
-    def _is_plain(self, X: Any) -> bool:
-        """Whether X is an array of few rows that `validate_rows` would return unchanged."""
-        return is_plain(X, self.n_features_in_) and not hasattr(self, "feature_names_in_")
-
     def _fitted_index(self, index: SearchIndex, X: Rows, modules: Any) -> tuple[MeasuredRecall, SearchIndex]:
         """The recall in the input space, and the calibrated index of the rows."""
         request = self._request()
         if self._metric() == "inner_product":
-            judged = held_out_rows(X.shape[0], self.recall)
-            rows = np.union1d(calibration_rows(X.shape[0]), judged)
-            queries = index.axes.coordinates(finite_columns(modules.query_columns(X[rows])))
-            index = calibrate_index(index, request, queries, rows)
-            judge = CalibrationQueries(queries[np.isin(rows, judged)], judged)
-            measured = recall_for_queries(index, judge, request)
+            index, measured = calibrate_for_products(index, request, modules.longest_)
         elif self.modules is None and self.method == "nested" and self.backend != "faiss":
             index, measured = calibrate_with_fewest_coordinates(index, request)
         else:
@@ -425,6 +415,8 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, IndexChanges, IndexFiles, Ba
             return index
         backend = self._resolve_backend(len(index.rows))
         index = index if index.backend == backend else index.with_backend(backend)
+        if self._metric() == "inner_product":
+            return calibrate_for_products(index, self._request(), self.modules_.longest_)[0]
         return calibrate_index(index, self._request())
 
     def _resolve_backend(self, n_rows: int) -> Backend:

@@ -12,7 +12,7 @@ from sklearn.utils import gen_batches
 
 from manylens.ensembles.faiss_finder import FaissFinder
 from manylens.ensembles.finders import LeadingScan, ScanFinder, rank_leading
-from manylens.ensembles.search_coordinates import FramedRows
+from manylens.ensembles.search_coordinates import CompositeAxes, FramedRows
 from manylens.ensembles.search_plans import (
     CalibrationQueries,
     MeasuredRecall,
@@ -52,11 +52,10 @@ FEW_COORDINATES = 96  # up to this many, a graph of more than half of them may b
 COARSE = 0.05  # largest relative error of squared distances to neighbors that 8 bits may make
 
 
-def calibration_queries(points: FloatArray, queries: FloatArray | None = None) -> CalibrationQueries:
-    """At most 256 queries, evenly spaced among the given ones or the rows of the base."""
-    source = points if queries is None else queries
-    rows = calibration_rows(len(source))
-    return CalibrationQueries(source[rows], rows if queries is None else None)
+def calibration_queries(points: FloatArray) -> CalibrationQueries:
+    """At most 256 rows of the base as queries, evenly spaced."""
+    rows = calibration_rows(len(points))
+    return CalibrationQueries(points[rows], rows)
 
 
 def calibration_rows(n: int) -> IntArray:
@@ -216,6 +215,31 @@ def is_enough(shares: FloatArray, recall: float, *, graph: bool) -> bool:
     return bool(shares.mean() - margin >= recall)
 
 
+def calibrate_for_products(
+    index: SearchIndex, request: SearchRequest, longest: float
+) -> tuple[SearchIndex, MeasuredRecall]:
+    """The index calibrated for inner products by rows of the base in the form of queries, and its recall."""
+    n = len(index.rows)
+    judged = held_out_rows(n, request.recall)
+    own = np.union1d(calibration_rows(n), judged)
+    queries = rows_as_queries(index.axes, index.points[own], longest)
+    index = calibrate_index(index, request, queries, own)
+    judge = CalibrationQueries(queries[np.isin(own, judged)], judged)
+    return index, recall_for_queries(index, judge, request)
+
+
+def rows_as_queries(axes: CompositeAxes, coordinates: FloatArray, longest: float) -> FloatArray:
+    """Coordinates (s, D) of queries (R b/|b|, 0) from those of rows (b, ...) of the base; see `InputRows`."""
+    ends = np.zeros((2, len(axes.axes)), dtype=coordinates.dtype)
+    ends[1, -1] = longest or 1.0
+    origin, end = axes.coordinates(ends)
+    R = np.linalg.norm(end - origin)
+    last, queries = (end - origin) / R, coordinates - origin
+    queries -= (queries @ last)[:, None] * last
+    lengths = np.linalg.norm(queries, axis=1, keepdims=True)
+    return np.asarray(origin + queries * (R / np.where(lengths > 0, lengths, R)))
+
+
 def calibrate_with_fewest_coordinates(
     index: SearchIndex, request: SearchRequest
 ) -> tuple[SearchIndex, MeasuredRecall]:
@@ -236,7 +260,8 @@ def calibrate_with_fewest_coordinates(
     neighbors, exact = rows[:n_sample], distances[n_sample:]
     widths = np.array([w for w in WIDTHS if 2 * w <= points.shape[1]], dtype=np.int64)
     known = Ranks(widths, ranks_on_leading(points, sample, neighbors, widths)) if len(widths) else None
-    for width in [] if known is None else widths[narrow_enough(known, k, request.recall)]:
+    share = 1 if known is None else np.mean(known.ranks <= k, axis=(1, 2))  # of the neighbors, by width
+    for width in [] if known is None else widths[share >= calibration_recall(request.recall)]:
         fewer = index.leading(int(width))
         shorter = CalibrationQueries(sample.coordinates[:, :width], sample.own)
         fewer = calibrate_nested(fewer, request, shorter, neighbors, known)
@@ -248,12 +273,6 @@ def calibrate_with_fewest_coordinates(
         known = None  # more than half of the coordinates may be cheaper
     index = calibrate_nested(index, request, sample, neighbors, known, exact)
     return index, measured_recall(index, points, "input", request, exact)
-
-
-def narrow_enough(known: Ranks, k: int, recall: float) -> BoolArray:
-    """Numbers of leading coordinates (w,) by which enough of the exact neighbors are the k nearest."""
-    enough: BoolArray = np.mean(known.ranks <= k, axis=(1, 2)) >= calibration_recall(recall)
-    return enough
 
 
 def measured_recall(

@@ -76,13 +76,8 @@ def make_neighbor_tree(module: str, name: str, content: list[Any]) -> Any:
     return getattr(importlib.import_module(module), name)(rows, leaf_size, metric=metric, **options)
 
 
-def take_lightgbm(booster: Any) -> list[Any]:
-    """LightGBM's own text, and the attributes that it does not contain."""
-    return [booster.model_to_string(num_iteration=-1), booster.best_iteration, booster.params]
-
-
 def make_lightgbm(content: list[Any]) -> Any:
-    """A booster from LightGBM's text."""
+    """A booster from LightGBM's text, and from the attributes that this does not contain."""
     text, best_iteration, params = content
     booster: Any = importlib.import_module("lightgbm").Booster(model_str=check_lightgbm(text))
     booster.best_iteration, booster.params = best_iteration, params
@@ -103,7 +98,9 @@ def take_defaultdict(values: defaultdict[Any, Any]) -> list[Any] | None:
 
 ADAPTERS = {
     "sklearn.tree._tree.Tree": Adapter(take_tree, make_tree),
-    "lightgbm.basic.Booster": Adapter(take_lightgbm, make_lightgbm),
+    "lightgbm.basic.Booster": Adapter(
+        lambda b: [b.model_to_string(num_iteration=-1), b.best_iteration, b.params], make_lightgbm
+    ),
     "xgboost.core.Booster": Adapter(lambda booster: booster.save_raw("json").decode(), make_xgboost),
     "collections.OrderedDict": Adapter(dict, OrderedDict),
     "collections.defaultdict": Adapter(
