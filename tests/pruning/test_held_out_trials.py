@@ -34,7 +34,7 @@ def test_parts_are_of_equal_size_and_all_classes_are_outside_of_each(counts):
 def test_judged_rows_are_in_no_sample_and_learned_rows_in_some():
     forest = RandomForestRegressor(12, random_state=0).fit(X, y)
     reader = find_format(forest)
-    [trial] = refitted_trials(forest, reader, X, y, y[:, np.newaxis], 7, np.random.RandomState(0))
+    [trial] = refitted_trials(forest, reader, X, y, y[:, np.newaxis], np.random.RandomState(0), 7)
     assert len(trial.ensemble.trees.roots) == 7
     assert np.all(trial.judged.counts() == 7)
     np.testing.assert_array_equal(trial.judged.target[:, 0], y[trial.number])

@@ -23,7 +23,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import manylens
 from manylens.datasets import make_friedman, make_shells
-from manylens.pruning import TreePruner, model_choice
+from manylens.pruning import TreePruner, model_choice, tree_pruner
 from manylens.pruning.node_path import row_leaves
 from manylens.pruning.pruned_ensemble import comparable_rows
 from manylens.pruning.pruned_trees import find_format
@@ -332,6 +332,39 @@ def test_a_model_that_does_not_get_smaller_stays_as_it_is(monkeypatch):
     np.testing.assert_allclose(small.predict(new), boosting.predict(new))
     best = TreePruner(boosting, loss=None, random_state=0).fit(rows, values)
     assert best.held_out_loss_ < small.held_out_loss_
+
+
+def test_if_few_trees_are_not_enough_twice_as_many_are_refitted(monkeypatch):
+    counts, choose = [], tree_pruner.choose_refit
+
+    def refuse_few(evaluator, limits, goal, compared, *options):
+        counts.append({each.n_trees for each in compared})
+        sizes = {len(trial.ensemble.trees.roots) for trial in evaluator.trials}
+        assert sizes == counts[-1]  # as many trees are fitted again, to judge refits
+        found = choose(evaluator, limits, goal, compared, *options)
+        return found if len(counts) > 1 else None
+
+    monkeypatch.setattr(tree_pruner, "choose_refit", refuse_few)
+    monkeypatch.setattr(tree_pruner, "smallest_cut", lambda *_: None)
+    small = TreePruner(CLASSES, random_state=0).fit(S, label)
+    assert counts == [{64}, {128}]
+    assert 64 < small.n_members_ <= 128
+    assert np.isfinite(small.shrinkage_)
+    assert small.n_bytes_ < small.whole_bytes_ / 3
+    expected = log_loss(new_label, small.predict_proba(new_S))
+    np.testing.assert_allclose(small.held_out_loss_, expected, rtol=0.15)
+    assert expected < log_loss(new_label, CLASSES.predict_proba(new_S))
+
+
+def test_cuts_are_judged_by_as_many_votes_as_new_rows_get():
+    # Trees without cuts gain more from each vote, so that fewer votes would make cuts look harmless.
+    rng = np.random.default_rng(1)
+    classes, centers = np.arange(3600) % 10, rng.normal(size=(10, 100)) * 0.48
+    rows = centers[classes] + rng.normal(size=(3600, 100))
+    forest = RandomForestClassifier(250, random_state=0).fit(rows[:600], classes[:600])
+    small = TreePruner(forest, random_state=0).fit(rows[:600], classes[:600])
+    errors = [1 - model.score(rows[600:], classes[600:]) for model in (forest, small)]
+    assert errors[1] < errors[0] + 0.02
 
 
 def test_the_same_seed_gives_the_same_model():

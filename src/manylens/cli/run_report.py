@@ -49,15 +49,10 @@ def write_report(
     X = np.asarray(first_steps(model, take_rows(model_rows(model, rows, (label,)), chosen)))
     y = None if y is None else y[chosen]
     path = diversity_path(lenses, X, y, seed)
-    page = make_page(lenses, rows, X, y, label, path, command)
+    page = make_page(lenses, rows, X, y, label, path, command).encode()
     with replacing(target) as stream:
-        stream.write(page.encode())
-    return {
-        "rows_measured": len(X),
-        "diversities": path,
-        "page": target,
-        "kilobytes": len(page.encode()) / 1000,
-    }
+        stream.write(page)
+    return {"rows_measured": len(X), "diversities": path, "page": target, "kilobytes": len(page) / 1000}
 
 
 def diversity_path(lenses: Any, X: FloatArray, y: AnyArray | None, seed: int) -> list[dict[str, Any]]:
@@ -150,22 +145,16 @@ def draw_map(lenses: Any, X: FloatArray, y: AnyArray | None) -> Figure:
     Z = lenses.transform(X)
     points = PCA(min(2, *Z.shape), svd_solver="full").fit_transform(Z)
     points = points if points.shape[1] == 2 else np.column_stack([points, np.zeros(len(points))])
+    x, z = points.T
     values = np.unique(y) if y is not None else np.array([])
     if y is not None and len(values) <= MOST_CLASSES:
         for k, value in enumerate(values):
-            ax.scatter(
-                points[y == value, 0],
-                points[y == value, 1],
-                s=9,
-                color=color(k),
-                label=short_name(value),
-                alpha=0.8,
-            )
+            ax.scatter(x[y == value], z[y == value], s=9, color=color(k), label=short_name(value), alpha=0.8)
         ax.legend(fontsize=9, markerscale=2)
     elif y is not None and y.dtype.kind in "biuf":
-        figure.colorbar(ax.scatter(points[:, 0], points[:, 1], s=9, c=y, cmap="viridis"), ax=ax)
+        figure.colorbar(ax.scatter(x, z, s=9, c=y, cmap="viridis"), ax=ax)
     else:
-        ax.scatter(points[:, 0], points[:, 1], s=9, color=color(0), alpha=0.8)
+        ax.scatter(x, z, s=9, color=color(0), alpha=0.8)
     ax.set(xticks=[], yticks=[])
     return figure
 

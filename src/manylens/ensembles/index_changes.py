@@ -17,10 +17,10 @@ from manylens.ensembles.recall_calibration import (
     recall_for_queries,
 )
 from manylens.ensembles.row_ids import Where, chosen_rows, positions_of, row_ids
-from manylens.ensembles.search_coordinates import CompositeAxes, Metric
+from manylens.ensembles.search_coordinates import CompositeAxes, Metric, check_near
 from manylens.ensembles.search_index import Method, SearchIndex
 from manylens.ensembles.search_plans import CalibrationQueries, MeasuredRecall, SearchRequest
-from manylens.typing import FloatArray, MatrixLike
+from manylens.typing import FloatArray, MatrixLike, Rows
 from manylens.validation import check_flag, check_real
 
 FEW_UNLIKE = 3  # rows that are unlike the base by chance
@@ -79,7 +79,7 @@ class IndexChanges:
         def _query_coordinates(self, index: SearchIndex, X: MatrixLike) -> FloatArray: ...
         def _change(self, change: Callable[[SearchIndex], SearchIndex]) -> Self: ...
         def _check_layout(self) -> None: ...
-        def _base_coordinates(self, index: SearchIndex, X: MatrixLike) -> FloatArray: ...
+        def _base_columns(self, X: MatrixLike) -> Rows: ...
         def _metric(self) -> Metric: ...
         def _to_metric(self, distances: FloatArray) -> FloatArray: ...
 
@@ -188,7 +188,7 @@ class IndexChanges:
         """
         check_is_fitted(self)
         self._check_layout()
-        new = self._base_coordinates(self.index_, X)
+        new = check_near(self.index_.axes.coordinates(self._base_columns(X), self.n_jobs), "X")
 
         def changed(index: SearchIndex) -> SearchIndex:
             places = positions_of(index, ids)

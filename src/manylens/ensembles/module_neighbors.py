@@ -359,10 +359,6 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, IndexChanges, IndexFiles, Ba
         """Columns of all modules for rows of the base."""
         return finite_columns(base_columns(self.modules_, validate_rows(self, widened(X))))
 
-    def _base_coordinates(self, index: SearchIndex, X: MatrixLike) -> FloatArray:
-        """Coordinates of rows of the base in the frame of the axes."""
-        return check_near(index.axes.coordinates(self._base_columns(X), self.n_jobs), "X")
-
     def _fitted_index(self, index: SearchIndex, X: Rows, modules: Any) -> tuple[MeasuredRecall, SearchIndex]:
         """The recall in the input space, and the calibrated index of the rows."""
         request = self._request()

@@ -219,9 +219,8 @@ def calibrate_for_products(
     index: SearchIndex, request: SearchRequest, longest: float
 ) -> tuple[SearchIndex, MeasuredRecall]:
     """The index calibrated for inner products by rows of the base in the form of queries, and its recall."""
-    n = len(index.rows)
-    judged = held_out_rows(n, request.recall)
-    own = np.union1d(calibration_rows(n), judged)
+    judged = held_out_rows(len(index.rows), request.recall)
+    own = np.union1d(calibration_rows(len(index.rows)), judged)
     queries = rows_as_queries(index.axes, index.points[own], longest)
     index = calibrate_index(index, request, queries, own)
     judge = CalibrationQueries(queries[np.isin(own, judged)], judged)

@@ -246,13 +246,14 @@ class SearchIndex(CheckedState):
                 return found
         distances = np.empty((len(coordinates), k), dtype=self.points.dtype)
         rows = np.empty(distances.shape, dtype=np.int64)
-        proven = np.zeros(len(coordinates), dtype=bool)
-        proven[:] = chosen is not None
+        proven = np.full(len(coordinates), chosen is not None)
         for start in range(0, len(coordinates), AT_ONCE):
             batch = slice(start, start + AT_ONCE)
             queries = np.ascontiguousarray(coordinates[batch], dtype=distances.dtype)
             if chosen is not None:
-                distances[batch], rows[batch] = self._search_chosen(queries, k, n_jobs, chosen)
+                scan = self.scanner(queries)
+                near = scan.nearest(queries[:, : scan.shape[1]], queries, self.points, k, n_jobs, chosen)
+                distances[batch], rows[batch] = near
             elif self.method == "paper":
                 distances[batch], rows[batch] = self._search_modules(queries, k, n_jobs)
             else:
@@ -291,12 +292,6 @@ class SearchIndex(CheckedState):
         if self.method != "paper" and isinstance(finder, ScanFinder) and finder.shape[1] >= width:
             return finder
         return LeadingScan(self.points, width, self.reach)
-
-    def _search_chosen(self, queries: FloatArray, k: int, n_jobs: int | None, chosen: IntArray) -> Lists:
-        """Squared distances and rows of the k nearest of the chosen rows, exactly."""
-        scanner = self.scanner(queries)
-        leading = queries[:, : scanner.shape[1]]
-        return scanner.nearest(leading, queries, self.points, k, n_jobs, chosen)
 
     def within(
         self, coordinates: FloatArray, radius: float, n_jobs: int | None, chosen: IntArray | None = None

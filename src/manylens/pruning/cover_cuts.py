@@ -54,14 +54,16 @@ def cover_paths(evaluator: HeldOutEvaluator, fewest: int, link: str) -> Iterator
     rows = [evaluator.rows._replace(node=up[evaluator.rows.node]) for up in above]
     even = [smoothed(nodes, smoothing) for smoothing in SMOOTHINGS]
     for count in sorted({max(fewest, T >> k) for k in range(HALVINGS + 1)}):
-        end = int(nodes.roots[count])
+        end, voting = int(nodes.roots[count]), evaluator.voting_trees(count)
         remain = [int(np.sum(up[:end] == np.arange(end))) for up in above]
         found = []
         for smoothing, values in zip(SMOOTHINGS, even, strict=True):
-            some = values._replace(value=values.value[:end] * (T / count), column=values.column[:count])
             for each in links:
                 candidate = Candidate(count, each, np.inf)
-                losses = [losses_of(some, part.first_trees(count), each) for part in rows]
+                losses = [losses_of(values, part, each, count) for part in rows]
+                if voting > count and ensemble.classes is not None:
+                    wrong = (losses_of(values, part, each, voting).error for part in rows)
+                    losses = [one._replace(error=error) for one, error in zip(losses, wrong, strict=True)]
                 sizes = [full_size(ensemble, candidate, m) for m in remain]
                 judged = evaluator.compare(losses, count)
                 found.append(CoverPath(candidate, smoothing, judged, evaluator.path_of(judged), sizes))
@@ -111,8 +113,10 @@ def places_above(nodes: Nodes, level: float) -> IntArray:
     return above
 
 
-def losses_of(nodes: Nodes, rows: RowLeaves, link: str) -> RowLosses:
-    """Losses of rows with one of the links."""
+def losses_of(nodes: Nodes, rows: RowLeaves, link: str, n_trees: int) -> RowLosses:
+    """Losses of rows by the first trees, with one of the links."""
+    value = nodes.value[: nodes.roots[n_trees]] * (nodes.n_trees / n_trees)
+    nodes, rows = nodes._replace(value=value, column=nodes.column[:n_trees]), rows.first_trees(n_trees)
     if link == "logistic":
         nodes = as_log_odds(nodes, rows)
         rows = rows._replace(target=rows.target[:, -len(nodes.intercept) :].copy())

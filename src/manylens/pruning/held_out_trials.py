@@ -44,8 +44,8 @@ def refitted_trials(
     X: Any,
     y: AnyArray,
     target: FloatArray,
-    n_trees: int,
     random: np.random.RandomState,
+    n_trees: int,
 ) -> list[Trial]:
     """A trial in which a part of the training rows of a forest judges trees that are fitted to the others."""
     part = stratified_parts(target, random)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from typing import NamedTuple
 
@@ -92,9 +92,14 @@ class HeldOutEvaluator:
     """
 
     def __init__(
-        self, ensemble: TreeEnsemble, X: FloatArray, rows: RowLeaves, trials: Sequence[Trial]
+        self,
+        ensemble: TreeEnsemble,
+        X: FloatArray,
+        rows: RowLeaves,
+        trials: Sequence[Trial],
+        retrain: Callable[[int], Sequence[Trial]] | None = None,  # trials with a number of trees
     ) -> None:
-        self.ensemble, self.X, self.rows, self.trials = ensemble, X, rows, list(trials)
+        self.ensemble, self.X, self.rows, self.trials, self.retrain = ensemble, X, rows, list(trials), retrain
         counts, T = rows.counts(), len(ensemble.trees.roots)
         self.used: BoolArray = counts > 0
         if not self.used.any():
@@ -102,7 +107,7 @@ class HeldOutEvaluator:
                 "Every row is in the samples of all trees, so that no row can tell how well a smaller model "
                 "predicts: use more trees, or give more rows."
             )
-        self.held_out = bool(np.all(counts == T))
+        self.held_out, self.share = bool(np.all(counts == T)), float(counts[self.used].mean()) / T  # of votes
         self._leaves = rows._replace(node=ensemble.trees.leaf[rows.node])
         self.row_losses = self._first_losses(T)
         self.whole = self.row_losses.loss[self.used]
@@ -114,6 +119,11 @@ class HeldOutEvaluator:
         self._errors: dict[int, FloatArray] = {}
         self._starts: dict[tuple[int, int, Link], tuple[Nodes, RowLeaves, RowLeaves, FloatArray]] = {}
 
+    def retrained(self, n_trees: int) -> HeldOutEvaluator | None:
+        """The same with trials of another number of trees; None if there are none."""
+        trials = [] if self.retrain is None else self.retrain(n_trees)
+        return HeldOutEvaluator(self.ensemble, self.X, self.rows, trials) if trials else None
+
     def _first_losses(self, n_trees: int) -> RowLosses:
         """Losses of the first trees, unchanged."""
         return row_losses(leaf_values(self.ensemble, n_trees), self._leaves.first_trees(n_trees))
@@ -124,14 +134,18 @@ class HeldOutEvaluator:
         Only trees that were not fitted to a row vote for it, a share q, so that q k votes of the first k
         trees are compared with q T votes. The share of wrong classes is about linear in 1/votes.
         """
-        T, counts = len(self.ensemble.trees.roots), self.rows.counts()[self.used]
+        T, k = len(self.ensemble.trees.roots), self.voting_trees(n_trees)
         if n_trees not in self._errors:
-            k = n_trees if self.held_out else max(1, min(int(np.ceil(n_trees * T / counts.mean())), T // 2))
-            factor = (1 / n_trees - 1 / T) / ((1 / k - 1 / T) * T / counts.mean()) if n_trees < T else 0.0
+            k = k if self.held_out else max(1, min(k, T // 2))
+            factor = (1 / n_trees - 1 / T) / (1 / k - 1 / T) * self.share if n_trees < T else 0.0
             votes = self.rows.first_trees(k).counts()[self.used] > 0
             more = np.where(votes, (self._first_losses(k).error - self.row_losses.error)[self.used], 0.0)
             self._errors[n_trees] = factor * more / max(votes.mean(), 1 / len(votes))
         return self._errors[n_trees]
+
+    def voting_trees(self, n_trees: int) -> int:
+        """How many trees, at most all, give a row as many votes as `n_trees` trees give to new rows."""
+        return min(len(self.ensemble.trees.roots), int(np.ceil(n_trees / self.share)))
 
     def n_leaves(self, n_trees: int) -> int:
         """Number of leaves of the first trees, without those of trees that have no split."""
@@ -222,7 +236,8 @@ class HeldOutEvaluator:
         """Losses of all rows by models of the first trees whose values do not depend on these rows."""
         losses = np.array([each.loss[self.used] for each in found])
         errors = np.array([each.error[self.used] for each in found])
-        uncut = self._first_losses(n_trees).error[self.used] - self.errors_of_fewer(n_trees)
+        voting = self._first_losses(self.voting_trees(n_trees)).error[self.used]
+        uncut = voting - self.errors_of_fewer(n_trees)
         return JudgedRows(losses, errors, self.whole, uncut, self.whole, self.whole)
 
     def first_counts(self, most: int) -> IntArray:

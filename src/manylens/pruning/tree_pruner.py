@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -16,8 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 from manylens.pruning.cover_cuts import cover_models, cover_paths, smallest_cut
 from manylens.pruning.held_out_trials import held_out_trials, own_trial, refitted_trials
 from manylens.pruning.model_choice import Choice, choose_prefix, choose_refit, cut_optimism, stage_optimism
-from manylens.pruning.node_path import Nodes, open_nodes, prune_path, row_leaves, row_scores
-from manylens.pruning.path_losses import Candidate, HeldOutEvaluator, LossPath, candidates, nodes_size
+from manylens.pruning.node_path import open_nodes, prune_path, row_leaves, row_scores
+from manylens.pruning.path_losses import Candidate, HeldOutEvaluator, candidates, nodes_size
 from manylens.pruning.pruned_ensemble import (
     PrunerMixin,
     check_same_columns,
@@ -287,11 +287,10 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
                 f"them say nothing about others. Give others{again if hasattr(ensemble, 'fit') else ''}."
             )
         if unseen is None:
-            trials = held_out_trials(whole, leaves, random)
-        else:
-            trials = refitted_trials(ensemble, reader, X, y, target, self._first_trees(T), random)
-            trials = trials or own_trial(whole, leaves)
-        return HeldOutEvaluator(whole, rows, leaves, trials)
+            return HeldOutEvaluator(whole, rows, leaves, held_out_trials(whole, leaves, random))
+        retrain = partial(refitted_trials, ensemble, reader, X, y, target, random)
+        trials = retrain(self._first_trees(T)) or own_trial(whole, leaves)
+        return HeldOutEvaluator(whole, rows, leaves, trials, retrain)
 
     def _refuse_few_rows(self, n_rows: int, ensemble: Any) -> None:
         """Raise, or warn if a copy was fitted to few rows as well, that too few rows are held out."""
@@ -330,7 +329,13 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
             stopped = choose_prefix(evaluator, limits, goal, counts, prefixes)
             if stopped is not None:
                 return self._chosen(stopped), stopped.candidate
-        for cuts in cover_paths(evaluator, few, self.link) if ensemble.averages else ():  # without refits
+        without_refits = cover_paths(evaluator, few, self.link) if ensemble.averages else ()
+        for number, cuts in enumerate(without_refits):
+            if number == 1 and (more := evaluator.retrained(n := min(2 * few, T))) is not None:
+                compared = candidates(ensemble, n, self.link)  # refits are smaller than cuts of as many trees
+                refit = choose_refit(more, limits, goal, compared, limited, self.whole_bytes_)
+                if refit is not None:
+                    return self._chosen(refit), refit.candidate
             found = smallest_cut(cuts, limits, goal, self.whole_bytes_)
             if found is not None:
                 (cut, step), models = found, cover_models(evaluator, found[0])
@@ -349,17 +354,13 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
 
     def _chosen(self, choice: Choice) -> TreeEnsemble:
         """The model of a choice; sets the attributes that describe all models and this one."""
-        self._set_path(choice.path, choice.models)
-        self.held_out_loss_ = choice.held_out_loss
-        self.held_out_loss_error_ = float(choice.path.loss_error[choice.step])
-        return choice.models[choice.step].ensemble()
-
-    def _set_path(self, path: LossPath, models: Sequence[Nodes]) -> None:
-        """Set the attributes that describe all models."""
-        columns = np.array([nodes_size(model) for model in models]).T
+        path, self._models = choice.path, list(choice.models)
+        columns = np.array([nodes_size(model) for model in self._models]).T
         self.path_ = dict(zip(("members", "nodes", "bytes"), columns, strict=True))
         self.path_ |= {"loss": path.loss, "rise": path.rise, "rise_error": path.rise_error}
-        self._models = list(models)
+        self.held_out_loss_ = choice.held_out_loss
+        self.held_out_loss_error_ = float(path.loss_error[choice.step])
+        return self._models[choice.step].ensemble()
 
     def _faithful(
         self, whole: TreeEnsemble, rows: FloatArray, evaluator: HeldOutEvaluator
