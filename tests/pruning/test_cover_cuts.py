@@ -36,7 +36,7 @@ def test_the_sizes_and_losses_of_cuts_are_those_of_their_models(kind, link):
     evaluator = evaluator_of(forest, rows, target)
     seen = out_of_bag(forest, evaluator.ensemble, rows, target)
     counts = set()
-    for cuts in cover_paths(evaluator, 6, link):
+    for cuts in cover_paths(evaluator, 6, link, np.inf):
         for cut in cuts:
             models = cover_models(evaluator, cut)
             assert [nodes_size(model) for model in models] == cut.sizes
@@ -60,7 +60,7 @@ def test_out_of_bag_rows_judge_cuts_like_new_rows():
     new, truth = make_friedman(4000, random_state=1)
     evaluator = evaluator_of(forest, X, y[:, np.newaxis])
     whole = np.mean((forest.predict(new) - truth) ** 2)
-    cut = next(cover_paths(evaluator, 50, "auto"))[0]
+    cut = next(cover_paths(evaluator, 50, "auto", np.inf))[0]
     for model, rise in zip(cover_models(evaluator, cut), cut.losses.rise, strict=True):
         rows = row_leaves(new.astype(np.float32), model.ensemble().trees, None, truth[:, np.newaxis])
         rows = rows._replace(node=model.ensemble().trees.leaf[rows.node])
@@ -105,7 +105,7 @@ def test_the_rise_of_wrong_classes_by_fewer_trees_is_that_for_new_rows():
     assert rises[200].any()
     assert abs(rises[200].mean()) < rises[5].mean() / 4  # 200 of 300 trees lose little
     assert not rises[300].any()
-    cut = next(cover_paths(evaluator, 5, "identity"))[0]
+    cut = next(cover_paths(evaluator, 5, "identity", np.inf))[0]
     without = cut.judged.wrong[0] - cut.judged.uncut
     assert cut.losses.error_rise[0] == pytest.approx(without.mean())
     fewer = evaluator.errors_of_fewer(cut.candidate.n_trees).mean()

@@ -260,7 +260,7 @@ class PrunedNodes(Comparison):
 def relative_loss(losses):
     """Median, and standard error of the mean."""
     return {
-        "relative_loss": float(np.median(losses)),
+        "relative_loss": float(np.nanmedian(losses)),  # NaN if no such model is as small
         "standard_error": float(np.nanstd(losses) / np.sqrt(max(1, len(losses)))),
     }
 

@@ -44,7 +44,7 @@ class CoverPath(NamedTuple):
     sizes: list[Size]
 
 
-def cover_paths(evaluator: HeldOutEvaluator, fewest: int, link: str) -> Iterator[list[CoverPath]]:
+def cover_paths(evaluator: HeldOutEvaluator, few: int, link: str, most: float) -> Iterator[list[CoverPath]]:
     """Held-out losses of all cuts, with several smoothings and links, for increasing numbers of trees."""
     ensemble, T = evaluator.ensemble, len(evaluator.ensemble.trees.roots)
     nodes = open_nodes(ensemble, T)
@@ -53,7 +53,7 @@ def cover_paths(evaluator: HeldOutEvaluator, fewest: int, link: str) -> Iterator
     above = [places_above(nodes, level) for level in cover_levels(nodes)]
     rows = [evaluator.rows._replace(node=up[evaluator.rows.node]) for up in above]
     even = [smoothed(nodes, smoothing) for smoothing in SMOOTHINGS]
-    for count in sorted({max(fewest, T >> k) for k in range(HALVINGS + 1)}):
+    for count in sorted({max(few, T >> k) for k in range(HALVINGS + 1)}):
         end, voting = int(nodes.roots[count]), evaluator.voting_trees(count)
         remain = [int(np.sum(up[:end] == np.arange(end))) for up in above]
         found = []
@@ -61,9 +61,10 @@ def cover_paths(evaluator: HeldOutEvaluator, fewest: int, link: str) -> Iterator
             for each in links:
                 candidate = Candidate(count, each, np.inf)
                 losses = [losses_of(values, part, each, count) for part in rows]
-                if voting > count and ensemble.classes is not None:
-                    wrong = (losses_of(values, part, each, voting).error for part in rows)
-                    losses = [one._replace(error=error) for one, error in zip(losses, wrong, strict=True)]
+                for step, part in enumerate(rows if voting > count else ()):
+                    if losses[step].loss[evaluator.used].mean() <= most:  # others are not good enough
+                        wrong = losses_of(values, part, each, voting).error
+                        losses[step] = losses[step]._replace(error=wrong)
                 sizes = [full_size(ensemble, candidate, m) for m in remain]
                 judged = evaluator.compare(losses, count)
                 found.append(CoverPath(candidate, smoothing, judged, evaluator.path_of(judged), sizes))

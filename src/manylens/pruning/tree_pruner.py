@@ -329,7 +329,8 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
             stopped = choose_prefix(evaluator, limits, goal, counts, prefixes)
             if stopped is not None:
                 return self._chosen(stopped), stopped.candidate
-        without_refits = cover_paths(evaluator, few, self.link) if ensemble.averages else ()
+        most = (1 + (limits.loss or 0)) * loss
+        without_refits = cover_paths(evaluator, few, self.link, most) if ensemble.averages else ()
         for number, cuts in enumerate(without_refits):
             if number == 1 and (more := evaluator.retrained(n := min(2 * few, T))) is not None:
                 compared = candidates(ensemble, n, self.link)  # refits are smaller than cuts of as many trees
