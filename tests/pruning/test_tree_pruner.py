@@ -335,19 +335,25 @@ def test_a_model_that_does_not_get_smaller_stays_as_it_is(monkeypatch):
 
 
 def test_if_few_trees_are_not_enough_twice_as_many_are_refitted(monkeypatch):
-    counts, choose = [], tree_pruner.choose_refit
+    counts, choose, refused = [], tree_pruner.choose_refit, True
 
     def refuse_few(evaluator, limits, goal, compared, *options):
         counts.append({each.n_trees for each in compared})
         sizes = {len(trial.ensemble.trees.roots) for trial in evaluator.trials}
         assert sizes == counts[-1]  # as many trees are fitted again, to judge refits
         found = choose(evaluator, limits, goal, compared, *options)
+        evaluator.refused = refused
         return found if len(counts) > 1 else None
 
     monkeypatch.setattr(tree_pruner, "choose_refit", refuse_few)
     monkeypatch.setattr(tree_pruner, "smallest_cut", lambda *_: None)
     small = TreePruner(CLASSES, random_state=0).fit(S, label)
     assert counts == [{64}, {128}]
+    counts.clear()
+    refused = False  # their losses were too large, so more trees would not help
+    with pytest.warns(UserWarning, match="all trees are kept"):
+        TreePruner(CLASSES, random_state=0).fit(S, label)
+    assert counts == [{64}]
     assert 64 < small.n_members_ <= 128
     assert np.isfinite(small.shrinkage_)
     assert small.n_bytes_ < small.whole_bytes_ / 3

@@ -61,10 +61,9 @@ def cover_paths(evaluator: HeldOutEvaluator, few: int, link: str, most: float) -
             for each in links:
                 candidate = Candidate(count, each, np.inf)
                 losses = [losses_of(values, part, each, count) for part in rows]
-                for step, part in enumerate(rows if voting > count else ()):
-                    if losses[step].loss[evaluator.used].mean() <= most:  # others are not good enough
-                        wrong = losses_of(values, part, each, voting).error
-                        losses[step] = losses[step]._replace(error=wrong)
+                for i, part in enumerate(rows if voting > count else ()):
+                    if losses[i].loss[evaluator.used].mean() <= most:  # others are not good enough
+                        losses[i] = losses[i]._replace(error=losses_of(values, part, each, voting).error)
                 sizes = [full_size(ensemble, candidate, m) for m in remain]
                 judged = evaluator.compare(losses, count)
                 found.append(CoverPath(candidate, smoothing, judged, evaluator.path_of(judged), sizes))

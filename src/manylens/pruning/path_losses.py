@@ -109,7 +109,7 @@ class HeldOutEvaluator:
             )
         self.held_out, self.share = bool(np.all(counts == T)), float(counts[self.used].mean()) / T  # of votes
         self._leaves = rows._replace(node=ensemble.trees.leaf[rows.node])
-        self.row_losses = self._first_losses(T)
+        self.row_losses, self.refused = self._first_losses(T), False  # refits, for their error rate alone
         self.whole = self.row_losses.loss[self.used]
         self.whole_loss = float(self.whole.mean())
         self.whole_error = float(self.row_losses.error[self.used].mean())
@@ -120,8 +120,8 @@ class HeldOutEvaluator:
         self._starts: dict[tuple[int, int, Link], tuple[Nodes, RowLeaves, RowLeaves, FloatArray]] = {}
 
     def retrained(self, n_trees: int) -> HeldOutEvaluator | None:
-        """The same with trials of another number of trees; None if there are none."""
-        trials = [] if self.retrain is None else self.retrain(n_trees)
+        """The same with trials of more trees, if only the error rate refused refits of fewer."""
+        trials = [] if self.retrain is None or not self.refused else self.retrain(n_trees)
         return HeldOutEvaluator(self.ensemble, self.X, self.rows, trials) if trials else None
 
     def _first_losses(self, n_trees: int) -> RowLosses:
