@@ -61,7 +61,7 @@ def cover_paths(evaluator: HeldOutEvaluator, few: int, link: str, most: float) -
             for each in links:
                 candidate = Candidate(count, each, np.inf)
                 losses = [losses_of(values, part, each, count) for part in rows]
-                for i, part in enumerate(rows if voting > count else ()):
+                for i, part in enumerate(rows if voting > count and ensemble.classes is not None else ()):
                     if losses[i].loss[evaluator.used].mean() <= most:  # others are not good enough
                         losses[i] = losses[i]._replace(error=losses_of(values, part, each, voting).error)
                 sizes = [full_size(ensemble, candidate, m) for m in remain]

@@ -118,7 +118,7 @@ def choose_refit(
     for k in order(everything):
         judged = evaluate_in_all_trials(k).judged
         path = evaluator.path_of(judged)
-        evaluator.refused |= bool(limits.good(path, goal._replace(error_margin=1e9)).any())
+        evaluator.refused |= bool(limits.good(path, goal._replace(error_margin=1e9)).any())  # by the loss
         if as_asked or limits.good(path, goal).any():
             models = evaluator.path(candidates[k], shares[k])
             sizes = [nodes_size(model) for model in models]
