@@ -260,7 +260,7 @@ class PrunedNodes(Comparison):
 def relative_loss(losses):
     """Median, and standard error of the mean."""
     return {
-        "relative_loss": float(np.nanmedian(losses)),  # NaN if no such model is as small
+        "relative_loss": float(np.nanmedian(losses)),  # of settings with a model as small
         "standard_error": float(np.nanstd(losses) / np.sqrt(max(1, len(losses)))),
     }
 
