@@ -10,6 +10,7 @@ import numpy as np
 
 from manylens.cluster.reduction import errors_name_block
 from manylens.cluster.row_filter import RowFilter
+from manylens.ensembles.chosen_rows import nearest_chosen
 from manylens.ensembles.finders import ScanFinder, rank_leading
 from manylens.ensembles.search_coordinates import FARTHEST, Frame, check_near, frame_of
 from manylens.native.nearest import measure
@@ -64,7 +65,8 @@ class Part:
         if row_filter is None:
             squares, rows = nearest_rows(self.finder, points, queries, n_nearest)
         else:
-            squares, rows = self.finder.nearest(queries, queries, points, n_nearest, 1, row_filter.rows())
+            chosen, width = row_filter.rows(), points.shape[1]
+            squares, rows = nearest_chosen(queries, points, width, n_nearest, chosen, self.finder, 1)
         return squares, rows, self.exponent
 
     def measure(self, queries: FloatArray, rows: IntArray) -> tuple[FloatArray, int]:

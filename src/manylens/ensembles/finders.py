@@ -13,12 +13,10 @@ from manylens.ensembles.faiss_finder import FaissFinder
 from manylens.native.nearest import (
     COMPLETE_BLOCK,
     QUERY_BLOCK,
-    HeldRows,
     LeadingColumns,
     SelectedRows,
     complete_lists,
     drop_self,
-    first_lists,
     rerank,
     scan_smallest,
     score_queries,
@@ -36,9 +34,6 @@ if TYPE_CHECKING:
 
 STORED = tuple(np.dtype(kind) for kind in (np.float32, np.float64, np.int8, np.int16, np.int32))
 Lists: TypeAlias = tuple[FloatArray, IntArray]  # keys or squared distances, and rows
-CHOSEN_PER_NEIGHBOR, FEW_NEIGHBORS = 8, 10  # candidates per neighbor among chosen rows, for at least ten
-CHOSEN_SAMPLE = 512  # sample of the chosen rows that determines limits
-HELD_BYTES = 1 << 26  # leading coordinates of chosen rows up to this size are copied once
 ONE_WRITER = Lock()  # held for an instant, to claim memory or to replace an index
 
 
@@ -166,38 +161,10 @@ class ScanFinder(CheckedState):
         over_blocks(complete, len(queries), COMPLETE_BLOCK, n_jobs)
         return distances, rows
 
-    def nearest(
-        self,
-        leading: FloatArray,
-        queries: FloatArray,
-        points: Points,
-        k: int,
-        n_jobs: int | None,
-        chosen: IntArray,
-    ) -> Lists:
-        """Squared distances and rows (n_queries, k) of the nearest chosen rows, exactly.
-
-        One scan finds candidates, and proves for most queries that they are enough; another finds the rest.
-        """
-        scored, base = score_queries(leading), self._held(chosen)
-        shift, m = self._shift(leading, queries.shape[1]), CHOSEN_PER_NEIGHBOR * max(k, FEW_NEIGHBORS)
-
-        def search(b: slice) -> Lists:
-            if len(chosen) < 8 * m:
-                lists = first_lists(scored[b], base, queries[b], points, k)
-                return complete_lists(scored[b], base, shift[b], queries[b], points, *lists)
-            keys, numbers = scan_smallest(scored[b], base, m, CHOSEN_SAMPLE)
-            bounds = keys + shift[b][:, None]
-            distances, rows = rerank(queries[b], points, chosen[numbers], bounds, k)
-            rest = np.flatnonzero(bounds[:, -1] <= distances[:, -1])
-            if len(rest):
-                some = b.start + rest
-                lists = distances[rest], rows[rest]
-                found = complete_lists(scored[some], base, shift[some], queries[some], points, *lists)
-                distances[rest], rows[rest] = found
-            return distances, rows
-
-        return by_blocks(search, (len(queries), k), points.dtype, n_jobs)
+    def lower_bounds(self, query: FloatArray, width: int, chosen: IntArray) -> FloatArray:
+        """Lower bounds on the squared distances of some rows to one query (1, D)."""
+        leading = query[:, : self.shape[1]]
+        return self._base(chosen)[:] @ score_queries(leading)[0] + self._shift(leading, query.shape[1])
 
     def within(
         self,
@@ -221,12 +188,6 @@ class ScanFinder(CheckedState):
 
     def _base(self, chosen: IntArray | None) -> FloatArray | SelectedRows:
         return self._rows.array if chosen is None else SelectedRows(self._rows.array, chosen)
-
-    def _held(self, chosen: IntArray) -> FloatArray | SelectedRows:
-        base = self._base(chosen)
-        if 4 * len(chosen) * (self.shape[1] + 1) > HELD_BYTES:
-            return base
-        return HeldRows(base[: len(chosen)], chosen)
 
     @property
     def nbytes(self) -> int:

@@ -24,6 +24,7 @@ from manylens.native.search_graph import (
     to_grid,
     walk_graph,
 )
+from manylens.native.short_rows import GridLengths, measure_on_grid
 from manylens.native.split_rows import Points
 from manylens.native.threads import over_blocks
 from manylens.typing import FloatArray, IntArray
@@ -171,6 +172,14 @@ class GraphFinder(CheckedState):
     def nearest_to_one(self, query: FloatArray, rows_of: Points, k: int, n_candidates: int) -> Lists:
         """Distances, not squared, and rows (1, k) like `nearest`, for one query (1, D) in float32."""
         return search_one(*self._graph(), self._scale, query, rows_of, k, n_candidates)
+
+    def lower_bounds(self, query: FloatArray, width: int, chosen: IntArray) -> FloatArray:
+        """Lower bounds on the squared distances of some rows to one query (1, D)."""
+        points = self._points.array
+        width = min(width, points.shape[1]) if self.bits == 8 else points.shape[1]  # balls need all columns
+        gaps = np.empty(len(chosen), dtype=np.int32)
+        measure_on_grid(points, chosen, to_grid(query[:, :width], self._scale, points.dtype)[0], gaps)
+        return GridLengths.of(query, width, self._scale).bounds(gaps)
 
     def _graph(self) -> tuple[IntArray, IntArray, IntArray, IntArray]:
         """Rows on the grid, links, entries, and the rows of the entries, which are copied once."""

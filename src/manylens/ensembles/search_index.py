@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from manylens.ensembles.chosen_rows import FEW_QUERIES, nearest_chosen
 from manylens.ensembles.faiss_finder import FaissFinder
 from manylens.ensembles.finders import (
     Backend,
@@ -27,7 +28,7 @@ from manylens.ensembles.recall_calibration import proving_width
 from manylens.ensembles.search_coordinates import CompositeAxes, base_columns, check_near
 from manylens.ensembles.search_plans import SearchPlan
 from manylens.ensembles.split_storage import StoredSplit, stored_split
-from manylens.native.nearest import drop_self, largest_norm, rerank_union
+from manylens.native.nearest import drop_self, largest_norm, rerank_union, within_one
 from manylens.native.search_graph import Progress, coarse_scale
 from manylens.native.split_rows import Points
 from manylens.native.threads import one_blas_thread
@@ -251,8 +252,8 @@ class SearchIndex(CheckedState):
             batch = slice(start, start + AT_ONCE)
             queries = np.ascontiguousarray(coordinates[batch], dtype=distances.dtype)
             if chosen is not None:
-                scan = self.scanner(queries)
-                near = scan.nearest(queries[:, : scan.shape[1]], queries, self.points, k, n_jobs, chosen)
+                width, finder = proving_width(queries), None if self.method == "paper" else self.finders[0]
+                near = nearest_chosen(queries, self.points, width, k, chosen, finder, n_jobs)
                 distances[batch], rows[batch] = near
             elif self.method == "paper":
                 distances[batch], rows[batch] = self._search_modules(queries, k, n_jobs)
@@ -298,10 +299,18 @@ class SearchIndex(CheckedState):
     ) -> list[Lists]:
         """Distances up to a radius, ascending, and rows, for each query in the frame of the axes."""
         queries = np.ascontiguousarray(coordinates, dtype=self.points.dtype)
-        finder = self.scanner(queries)
-        leading = queries[:, : finder.shape[1]]
         scaled = float(np.ldexp(radius, -self.axes.frame.exponent))
-        found = finder.within(leading, queries, self.points, scaled, n_jobs, chosen)
+        graph = self.finders[0]
+        if len(queries) <= FEW_QUERIES and isinstance(graph, GraphFinder):
+            rows = np.arange(len(self.points)) if chosen is None else chosen
+            width = proving_width(queries)
+            bounds = [graph.lower_bounds(query[None], width, rows) for query in queries]
+            near = [rows[np.sqrt(each) <= scaled] for each in bounds]
+            found = [within_one(*each, self.points, scaled) for each in zip(queries, near, strict=True)]
+        else:
+            finder = self.scanner(queries)
+            leading = queries[:, : finder.shape[1]]
+            found = finder.within(leading, queries, self.points, scaled, n_jobs, chosen)
         return [(self.to_module_units(np.sqrt(squares)), rows) for squares, rows in found]
 
     def to_module_units(self, lengths: FloatArray) -> FloatArray:

@@ -51,7 +51,8 @@ class _BlockModel(models.PrimitiveModel):
 
 
 def vector_type(element: Any, width: int = LANES) -> ir.VectorType:
-    return ir.VectorType(ir.FloatType() if element == types.float32 else ir.DoubleType(), width)
+    floats = {types.float32: ir.FloatType(), types.float64: ir.DoubleType()}
+    return ir.VectorType(floats.get(element) or ir.IntType(element.bitwidth), width)
 
 
 def constant(vector: ir.VectorType, value: float) -> ir.Constant:

@@ -25,7 +25,6 @@ COMPLETE_ROWS = 512  # rows per matrix product in `complete_lists`
 COMPLETE_BLOCK = 128  # queries per block in `complete_lists`
 HELD = 1024  # candidates up to which ranking keeps Python's lock
 NO_BOUNDS = np.empty((0, 0))
-NO_NUMBERS = np.empty(0, dtype=np.int64)
 
 
 def score_rows(leading: FloatArray) -> FloatArray:
@@ -110,14 +109,6 @@ class SelectedRows:
         return self.rows[self.numbers[which]]
 
 
-class HeldRows(SelectedRows):
-    """Selected rows that are copied once, so that several blocks of queries do not copy them again."""
-
-    def __getitem__(self, which: slice | IntArray) -> FloatArray:
-        held: FloatArray = self.rows[which]
-        return held
-
-
 class LeadingColumns(SelectedRows):
     """The leading columns of some or all rows of an array, brought into scored form a tile at a time.
 
@@ -136,13 +127,11 @@ class LeadingColumns(SelectedRows):
 Scanned: TypeAlias = FloatArray | SelectedRows
 
 
-def scan_smallest(
-    queries: FloatArray, base: Scanned, m: int, n_sampled: int = SAMPLE
-) -> tuple[FloatArray, IntArray]:
+def scan_smallest(queries: FloatArray, base: Scanned, m: int) -> tuple[FloatArray, IntArray]:
     """The m smallest scores per query and their rows, (n_queries, m), ascending.
 
     `queries` and `base` come from `score_queries` and `score_rows`. If the base has fewer rows, the lists are
-    padded with infinity and -1. About `n_sampled` rows determine limits.
+    padded with infinity and -1.
     """
     if m > len(base):
         keys, rows = scan_smallest(queries, base, len(base))
@@ -150,7 +139,7 @@ def scan_smallest(
         return np.pad(keys, missing, constant_values=np.inf), np.pad(rows, missing, constant_values=-1)
     if m <= FEW or len(base) < 8 * m:
         return _scan_below(queries, base, m, *limits_from_first_rows(queries, base, m))[:2]
-    keys, rows, counts = _scan_below(queries, base, m, *limits_from_sample(queries, base, m, n_sampled))
+    keys, rows, counts = _scan_below(queries, base, m, *limits_from_sample(queries, base, m))
     missed = np.flatnonzero(counts < m)
     if len(missed):
         again = queries[missed]
@@ -395,11 +384,9 @@ def complete_lists(
     # A little more than the last distance: two loops may round the same distance differently.
     distances[:] = distances[:, -1:] * (1 + queries.shape[1] * np.finfo(points.dtype).eps)
     rows[:] = -1
-    numbers = base.numbers if isinstance(base, SelectedRows) else NO_NUMBERS
     for first in range(0, len(base), COMPLETE_ROWS):
         scores = scored @ base[first : first + COMPLETE_ROWS].T
-        some = numbers[first : first + COMPLETE_ROWS]
-        take_below(scores, first, some, shift, queries, *distance_arguments(points), distances, rows)
+        take_below(scores, first, shift, queries, *distance_arguments(points), distances, rows)
     return distances, rows
 
 
@@ -407,7 +394,6 @@ def complete_lists(
 def take_below(
     scores: FloatArray,
     first_row: int,
-    numbers: IntArray,
     shift: FloatArray,
     queries: FloatArray,
     points: FloatArray,
@@ -420,7 +406,7 @@ def take_below(
 ) -> None:
     """Put each row of a tile on the lists whose last distance is not below the row's lower bound.
 
-    `numbers` are the rows of the tile, if they do not follow each other; rows are `distance_arguments`.
+    Rows are given by `distance_arguments`.
     """
     last = distances.shape[1] - 1
     for i in range(scores.shape[0]):
@@ -434,28 +420,17 @@ def take_below(
                 continue
             for j in range(len(score)):
                 if score[j] <= below:
-                    row = numbers[start + j] if len(numbers) else first_row + start + j
+                    row = first_row + start + j
                     total = squared_distance(queries[i], row, points, low, middle, grid, unit, near[last])
                     insert_neighbor(total, row, near, rows[i])
                     below = np.nextafter(np.float32(near[last] - shift[i]), np.float32(np.inf))
-
-
-def first_lists(
-    scored: FloatArray, base: Scanned, queries: FloatArray, points: Points, k: int
-) -> tuple[FloatArray, IntArray]:
-    """The k nearest by score of the first rows, as lists for `complete_lists` to make exact."""
-    scores = scored @ base[: max(TILE, 4 * k)].T
-    near: IntArray = np.argpartition(scores, min(k, scores.shape[1]) - 1, axis=1)[:, :k]
-    if isinstance(base, SelectedRows):
-        near = base.numbers[near]
-    return rerank(queries, points, near, None, k)
 
 
 def within(
     scored: FloatArray, base: Scanned, shift: FloatArray, queries: FloatArray, points: Points, radius: float
 ) -> list[tuple[FloatArray, IntArray]]:
     """Squared distances up to a radius, ascending, and rows, per query; arguments as in `complete_lists`."""
-    found: list[list[tuple[FloatArray, IntArray]]] = [[] for _ in queries]
+    found: list[list[IntArray]] = [[] for _ in queries]
     with np.errstate(over="ignore"):  # all rows are within a radius whose square is infinite
         limit = (points.dtype.type(radius) ** 2 - shift).astype(np.float32)
     below = np.nextafter(limit, np.float32(np.inf))
@@ -464,14 +439,21 @@ def within(
         for i in np.flatnonzero((scores <= below[:, None]).any(axis=1)):
             rows: IntArray = first + np.flatnonzero(scores[i] <= below[i])
             rows = base.numbers[rows] if isinstance(base, SelectedRows) else rows
-            gaps = points[rows] - queries[i]
-            squares = np.einsum("ij,ij->i", gaps, gaps)
-            near = np.sqrt(squares) <= radius
-            found[i].append((squares[near], rows[near]))
-    empty = (np.empty(0, dtype=points.dtype), np.empty(0, dtype=np.int64))
-    lists = [[np.concatenate(parts) for parts in zip(empty, *one, strict=True)] for one in found]
-    orders = [np.lexsort((rows, squares)) for squares, rows in lists]
-    return [(one[0][order], one[1][order]) for one, order in zip(lists, orders, strict=True)]
+            found[i].append(rows)
+    empty = np.empty(0, dtype=np.int64)
+    lists = [np.concatenate([empty, *one]) for one in found]
+    return [within_one(*each, points, radius) for each in zip(queries, lists, strict=True)]
+
+
+def within_one(
+    query: FloatArray, rows: IntArray, points: Points, radius: float
+) -> tuple[FloatArray, IntArray]:
+    """Squared distances up to a radius, ascending, and those of some rows (m,) that have them."""
+    gaps = points[rows] - query
+    squares = np.einsum("ij,ij->i", gaps, gaps)
+    order = np.lexsort((rows, squares))
+    order = order[np.sqrt(squares[order]) <= radius]
+    return squares[order], rows[order]
 
 
 def drop_self(own: IntArray, rows: IntArray, *beside: AnyArray) -> list[AnyArray]:

@@ -42,7 +42,7 @@ class OneThread:
 
     def __enter__(self) -> None:
         with self._lock:
-            loaded = BRING_BLAS.intersection(sys.modules)
+            loaded = frozenset(name for name in BRING_BLAS if name in sys.modules)
             if self._inside == 0 and loaded != self._seen:
                 # Listing the libraries takes milliseconds, as long as a small solve.
                 self._libraries = list(ThreadpoolController().select(user_api="blas").lib_controllers)
