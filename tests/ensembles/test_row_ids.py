@@ -1,5 +1,6 @@
 """Ids, filters, removed and replaced rows, radius searches, cosine distances and narrow types."""
 
+import gc
 import pickle
 
 import numpy as np
@@ -9,6 +10,7 @@ from sklearn.datasets import load_digits
 from sklearn.neighbors import NearestNeighbors
 
 from manylens import ModularAutoencoder, ModuleNeighbors
+from manylens.ensembles import row_ids
 from manylens.ensembles.faiss_finder import FaissFinder
 
 DIGITS, LABELS = load_digits(return_X_y=True)
@@ -68,6 +70,31 @@ def test_filtered_results_are_exact_among_the_rows_let_through(index, share):
     assert np.isin(rows, NAMES[mask]).all()
     for same in (NAMES[mask], NAMES[mask].tolist(), lambda ids: np.isin(ids, NAMES[mask])):
         np.testing.assert_array_equal(index.kneighbors(QUERIES, 5, where=same)[1], rows)
+
+
+def test_lookups_of_ids_are_kept_as_long_as_the_ids(index):
+    names = NAMES.copy()
+    other = ModuleNeighbors().fit(BASE, ids=names)
+    names[5] = "another name"
+    before = len(row_ids.LOOKUPS)
+    for _ in range(2):
+        assert other.kneighbors(QUERIES, 1, where=["digit-5"])[1][0, 0] == "digit-5"
+        assert len(row_ids.LOOKUPS) == before + 1
+    other.remove("digit-5")
+    with pytest.raises(ValueError, match="1 of 1 ids are not in this index"):
+        other.kneighbors(QUERIES, 1, where=["digit-5"])
+    del other
+    gc.collect()
+    assert len(row_ids.LOOKUPS) == before
+
+
+def test_row_numbers_are_ids_if_there_are_no_others():
+    index = ModuleNeighbors().fit(BASE)
+    for numbers in ([7, 3, 1100], np.array([7, 3, 1100], dtype=np.uint16)):
+        assert set(index.kneighbors(QUERIES, 3, where=numbers)[1].ravel()) == {3, 7, 1100}
+    for wrong, message in (([3, 3], "given twice"), ([3, 1200], "1 of 2 ids"), ([-1], "1 of 1 ids")):
+        with pytest.raises(ValueError, match=message):
+            index.kneighbors(QUERIES, 1, where=wrong)
 
 
 def test_a_series_as_a_mask_must_be_in_the_order_of_the_rows(index):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sized
 from datetime import date
 from typing import Any, Protocol, TypeAlias
@@ -12,6 +13,7 @@ from numpy.typing import ArrayLike
 from manylens.typing import AnyArray, IntArray
 from manylens.validation import is_sparse, plain_conversion_errors
 
+LOOKUPS: dict[int, tuple[weakref.ref[AnyArray], dict[Any, int]]] = {}  # by `id` of an array of ids
 Where: TypeAlias = ArrayLike | Callable[[AnyArray], ArrayLike] | None
 
 
@@ -57,7 +59,7 @@ def date_key(one: date) -> Any:
 
 def check_ids(ids: Any, n_rows: int, present: AnyArray | None = None) -> AnyArray:
     """One id per row (n,), all different from each other and from those present; anything hashable."""
-    ids = as_array(ids, "ids")
+    ids = as_array(ids, "ids").copy()  # lookups are kept
     if ids.ndim != 1 or len(ids) != n_rows:
         raise ValueError(f"ids has shape {ids.shape}; {n_rows} rows need one id each, shape ({n_rows},).")
     seen: set[Any] = set() if present is None else set(lookup_keys(present))
@@ -92,6 +94,17 @@ def joined_ids(index: NumberedRows, ids: Any, n_new: int) -> AnyArray | None:
     return np.concatenate([present, new])
 
 
+def places_of(ids: AnyArray) -> dict[Any, int]:
+    """Row number of each id (n,); kept as long as the array, because searches for a few ids are short."""
+    key, kept = id(ids), LOOKUPS.get(id(ids))
+    if kept is None or kept[0]() is not ids:
+        kept = LOOKUPS[key] = (
+            weakref.ref(ids, lambda _: LOOKUPS.pop(key, None)),
+            {one: row for row, one in enumerate(lookup_keys(ids))},
+        )
+    return kept[1]
+
+
 def positions_of(index: NumberedRows, ids: Any) -> IntArray:
     """Row numbers of ids (m,), which must be in the index, each once."""
     wanted = np.atleast_1d(as_array(ids, "ids"))
@@ -101,8 +114,7 @@ def positions_of(index: NumberedRows, ids: Any) -> IntArray:
         inside = wanted.min() >= 0 and wanted.max() < len(index.rows)
         if inside and np.bincount(wanted.astype(np.int64)).max() == 1:  # row numbers, each once
             return wanted.astype(np.int64)
-    place = {one: row for row, one in enumerate(lookup_keys(row_ids(index)))}
-    keys = lookup_keys(wanted)
+    place, keys = places_of(row_ids(index)), lookup_keys(wanted)
     try:
         unknown = [one for one, key in zip(wanted.tolist(), keys, strict=True) if key not in place]
     except TypeError:
