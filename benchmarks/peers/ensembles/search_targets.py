@@ -2,7 +2,7 @@
 
 Ours calibrates itself with rows of the base. A peer is built once and gets the smallest of several beams that
 reaches the recall on half of the queries; all are timed and scored on the other half. Searches run on one
-thread; peers are built on all, and what counts is the processor time of the build.
+thread; peers are built on all, and what counts is the processor time of the shorter of two builds.
 """
 
 import os
@@ -174,15 +174,12 @@ class SearchTargets(Comparison):
         self.base, self.exact, self.queries, self.built = base, exact[half:], queries[half:], {}
         made = {}
         for name, recall in RECALLS.items():
-            start = time.process_time()
-            made[f"ours_{name}"] = Ours(base, recall), None
-            self.built[f"ours_{name}"] = time.process_time() - start
+            searcher, self.built[f"ours_{name}"] = build(lambda recall=recall: Ours(base, recall))
+            made[f"ours_{name}"] = searcher, None
         for peer, kind in PEERS.items():
             if f"{peer}_99" not in present(self):
                 continue
-            start = time.process_time()
-            graph = kind(base)
-            seconds = time.process_time() - start
+            graph, seconds = build(lambda kind=kind: kind(base))
             beams = smallest_beams(graph, base, queries[:half], exact[:half])
             for name in RECALLS:
                 made[f"{peer}_{name}"], self.built[f"{peer}_{name}"] = (graph, beams[name]), seconds
@@ -203,6 +200,16 @@ class SearchTargets(Comparison):
             "build_seconds": self.built[name],
             "bytes_per_row": searcher.bytes_per_row,
         }
+
+
+def build(make):
+    """The second of two indexes, and the shorter processor time of the two builds."""
+    seconds = []
+    for _ in range(2):
+        start = time.process_time()
+        made = make()
+        seconds.append(time.process_time() - start)
+    return made, min(seconds)
 
 
 def smallest_beams(graph, rows, queries, exact):
