@@ -90,7 +90,8 @@ def test_losses_are_corrected_by_what_is_known_of_all_rows():
     loss = 0.5 * whole + 0.01 * random.normal(size=4000)
     hard = np.argsort(whole)[::-1][:1000]  # much harder than the others
     wrong = np.zeros((1, 1000))
-    judged = JudgedRows(loss[np.newaxis, hard], wrong, whole[hard], wrong[0], whole[hard], whole)
+    known = whole.mean(), whole.std() / np.sqrt(len(whole) - 1)
+    judged = JudgedRows(loss[np.newaxis, hard], wrong, whole[hard], wrong[0], whole[hard], known)
     path = path_of(judged, whole.mean(), np.inf)
     assert path.loss[0] == pytest.approx(loss.mean(), rel=0.01)
     assert path.rise[0] == pytest.approx(loss.mean() - whole.mean(), rel=0.01)
