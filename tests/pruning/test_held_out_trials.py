@@ -34,7 +34,8 @@ def test_parts_are_of_equal_size_and_all_classes_are_outside_of_each(counts):
 def test_judged_rows_are_in_no_sample_and_learned_rows_in_some():
     forest = RandomForestRegressor(12, random_state=0).fit(X, y)
     reader = find_format(forest)
-    [trial] = refitted_trials(forest, reader, X, y, y[:, np.newaxis], np.random.RandomState(0), 7)
+    trials = refitted_trials(forest, reader, X, y, y[:, np.newaxis], np.random.RandomState(0))
+    [trial] = trials(7)
     assert len(trial.ensemble.trees.roots) == 7
     assert np.all(trial.judged.counts() == 7)
     np.testing.assert_array_equal(trial.judged.target[:, 0], y[trial.number])
@@ -42,6 +43,21 @@ def test_judged_rows_are_in_no_sample_and_learned_rows_in_some():
     assert len(trial.learned.target) == 90 - len(trial.number)
     assert 1 < trial.learned.counts().mean() < 4  # of 7 trees, 37 % have not seen a row
     assert len(forest.estimators_) == 12
+
+
+@pytest.mark.parametrize("options", [{}, {"class_weight": "balanced"}, {"max_samples": 30}])
+def test_growing_the_forest_of_a_trial_gives_the_trees_of_one_fit(options):
+    forest = RandomForestClassifier(12, random_state=0, **options).fit(S, label)
+    given = forest, find_format(forest), S, label, columns(label)
+    grow, fit = (refitted_trials(*given, np.random.RandomState(0)) for _ in range(2))
+    [few], [grown], [fitted] = grow(3), grow(8), fit(8)
+    for wanted, found in zip(fitted.ensemble.trees, grown.ensemble.trees, strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    for name in ("learned", "judged"):
+        first, wanted, found = (getattr(each, name) for each in (few, fitted, grown))
+        for parts in zip(found, wanted, strict=True):
+            np.testing.assert_array_equal(*parts)
+        np.testing.assert_array_equal(found.first_trees(3).row, first.row)
 
 
 @pytest.mark.parametrize("options", [{}, {"max_samples": 0.4}, {"max_samples": 30}])
@@ -74,7 +90,8 @@ def test_losses_are_corrected_by_what_is_known_of_all_rows():
     loss = 0.5 * whole + 0.01 * random.normal(size=4000)
     hard = np.argsort(whole)[::-1][:1000]  # much harder than the others
     wrong = np.zeros((1, 1000))
-    judged = JudgedRows(loss[np.newaxis, hard], wrong, whole[hard], wrong[0], whole[hard], whole)
+    known = whole.mean(), whole.std() / np.sqrt(len(whole) - 1)
+    judged = JudgedRows(loss[np.newaxis, hard], wrong, whole[hard], wrong[0], whole[hard], known)
     path = path_of(judged, whole.mean(), np.inf)
     assert path.loss[0] == pytest.approx(loss.mean(), rel=0.01)
     assert path.rise[0] == pytest.approx(loss.mean() - whole.mean(), rel=0.01)

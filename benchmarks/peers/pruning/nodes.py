@@ -13,11 +13,11 @@ from sklearn.model_selection import train_test_split
 from benchmarks.harness import Claim, Comparison, ratio, result
 from benchmarks.peers.pruning.tables import CHOOSING, JUDGED, NEEDED, VALUES, draw
 from manylens.datasets import make_friedman
+from manylens.native.trees import inner_levels
 from manylens.pruning import PrunedTrees, TreePruner
 from manylens.pruning.node_path import Nodes, open_nodes, renumbered
 from manylens.pruning.path_losses import first_sizes, nodes_size
 from manylens.pruning.pruned_trees import find_format, tree_bytes
-from manylens.pruning.tree_ensembles import inner_levels
 
 MOST_ROWS = 1500  # of training, and of testing
 MANY_ROWS = 400  # test rows from which scores that start with many_ count a table

@@ -6,11 +6,17 @@ of the curvature of the log loss otherwise (Böhning 1992), so that no step incr
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 
 from manylens.native.compiling import compiled
 from manylens.native.trees import FlatTrees
 from manylens.typing import BoolArray, FloatArray, IntArray
+
+Entries: TypeAlias = tuple[IntArray, IntArray, IntArray, IntArray]  # start, row, node; column of each tree
+NewNodes: TypeAlias = tuple[IntArray, IntArray]  # children (m, 2) and parent (m,)
+Moments: TypeAlias = tuple[FloatArray, FloatArray]  # gradient (m, V) and curvature (m,) of the loss
 
 
 @compiled
@@ -28,75 +34,74 @@ def leaf_of_rows(X: FloatArray, trees: FlatTrees, start: IntArray, row: IntArray
 
 
 @compiled
-def add_values(
-    start: IntArray, row: IntArray, node: IntArray, value: FloatArray, column: IntArray, total: FloatArray
-) -> None:
+def add_values(entries: Entries, value: FloatArray, total: FloatArray) -> None:
     """Add Σ_t v to total (n, C) over the trees t that count for a row.
 
     Rows and nodes are unsigned: the check for negative indices would prevent vectorization of the loops.
     """
+    start, row, node, column = entries
     width = np.uint32(value.shape[1])
     for t in range(len(column)):
         first = column[t]
         for j in range(start[t], start[t + 1]):
             i, leaf = row[j], node[j]
+            if width == 1:  # without a loop, it takes half the time
+                total[i, first] += value[leaf, 0]
+                continue
             for k in range(width):
                 total[i, first + k] += value[leaf, k]
 
 
 @compiled
 def node_moments(
-    first_tree: int,
-    last_tree: int,
-    start: IntArray,
-    row: IntArray,
-    node: IntArray,
+    first: int,
+    last: int,
+    entries: Entries,
     scale: FloatArray,
     residual: FloatArray,
-    column: IntArray,
-    curvature: float,
-    gradient: FloatArray,
-    weight: FloatArray,
+    h: float,
+    moments: Moments,
 ) -> None:
-    """Add the gradient (m, V) and the curvature (m,) of the loss with respect to the leaf values of trees."""
+    """Add the moments of the loss, with curvature h, with respect to the leaf values of these trees."""
+    (start, row, node, column), (gradient, weight) = entries, moments
     width = np.uint32(gradient.shape[1])
-    for t in range(first_tree, last_tree):
-        first = column[t]
+    for t in range(first, last):
+        at = column[t]
         for j in range(start[t], start[t + 1]):
             i, leaf = row[j], node[j]
-            weight[leaf] += curvature * scale[i] * scale[i]
+            weight[leaf] += h * scale[i] * scale[i]
+            if width == 1:
+                gradient[leaf, 0] += scale[i] * residual[i, at]
+                continue
             for k in range(width):
-                gradient[leaf, k] += scale[i] * residual[i, first + k]
+                gradient[leaf, k] += scale[i] * residual[i, at + k]
 
 
 @compiled
 def refit_leaves(
-    start: IntArray,
-    row: IntArray,
-    node: IntArray,
+    entries: Entries,
     scale: FloatArray,
     residual: FloatArray,
     roots: IntArray,
-    column: IntArray,
     prior: FloatArray,
     penalty: float,
     curvature: float,
     simplex: float,
     value: FloatArray,
-    gradient: FloatArray,
-    weight: FloatArray,
+    moments: Moments,
 ) -> None:
     """One pass of ridge regression over leaf indicators, tree by tree; changes `value` and `residual` (n, C).
 
     Minimizes Σ_ic r_ic²/(2 h) + penalty/2 |value - prior|² over the values of one tree at a time, with r = h
     (score - target) the residual and h the curvature. scale (n,) multiplies what trees add to a row. If
-    simplex > 0, the values of a leaf stay non-negative and sum to it. gradient (m, V) and weight (m,) are
-    zeros, used as working memory; roots has one more entry, m.
+    simplex > 0, the values of a leaf stay non-negative and sum to it. The moments are zeros,
+    used as working memory; roots has one more entry, m.
     """
+    (start, row, node, column), (gradient, weight) = entries, moments
     width = np.uint32(value.shape[1])
     for t in range(len(column)):
         first = column[t]
-        node_moments(t, t + 1, start, row, node, scale, residual, column, curvature, gradient, weight)
+        node_moments(t, t + 1, entries, scale, residual, curvature, moments)
         for leaf in range(roots[t], roots[t + 1]):
             if weight[leaf] == 0.0:
                 continue
@@ -115,6 +120,9 @@ def refit_leaves(
                 value[leaf, k] = new
         for j in range(start[t], start[t + 1]):
             i, leaf = row[j], node[j]
+            if width == 1:
+                residual[i, first] += scale[i] * gradient[leaf, 0]
+                continue
             for k in range(width):
                 residual[i, first + k] += scale[i] * gradient[leaf, k]
 
@@ -127,8 +135,7 @@ def cut_prices(
     penalty: float,
     simplex: float,
     value: FloatArray,
-    gradient: FloatArray,
-    weight: FloatArray,
+    moments: Moments,
     cost: FloatArray,
     leaves: IntArray,
     price: FloatArray,
@@ -140,7 +147,7 @@ def cut_prices(
     non-negative and with this sum. The price is the cost per leaf at which a node disappears: the smallest
     price of itself and its ancestors. At a price λ, the inner nodes that remain are those with price > λ.
     """
-    width = value.shape[1]
+    (gradient, weight), width = moments, value.shape[1]
     for node in range(len(children) - 1, -1, -1):
         a, b = children[node, 0], children[node, 1]
         if a == node:
@@ -177,14 +184,15 @@ def cut_prices(
 
 @compiled
 def place_nodes(
-    children: IntArray, parent: IntArray, cut: BoolArray, remains: BoolArray, place: IntArray
-) -> None:
+    children: IntArray, parent: IntArray, cut: BoolArray, remains: BoolArray, place: IntArray, new: NewNodes
+) -> int:
     """Set which nodes (m,) remain if some become leaves, and their new numbers; children follow parents.
 
     `cut` holds for all inner nodes below one for which it holds. A node that does not remain gets the number
     of the leaf in its place. A root that is or becomes a leaf does not remain, nor does what is below.
+    Returns how many nodes remain; as many entries of `new` are set to their new children and parents.
     """
-    count = 0
+    count, (children_, parent_) = 0, new
     for node in range(len(children)):
         above = parent[node]
         if above < 0:
@@ -194,5 +202,22 @@ def place_nodes(
             remains[node] = not cut[above]
             place[node] = place[above]
         if remains[node]:
-            place[node] = count
+            parent_[count] = -1 if above < 0 else place[above]
+            if above >= 0:
+                children_[place[above], int(children[above, 1] == node)] = count
+            place[node] = children_[count, 0] = children_[count, 1] = count
             count += 1
+    return count
+
+
+@compiled
+def move_rows(
+    start: IntArray, row: IntArray, node: IntArray, gone: BoolArray, place: IntArray, moved: IntArray
+) -> None:
+    """Copy rows and nodes of the trees that are not gone to `moved` (2, p), with new numbers of the nodes."""
+    count = 0
+    for t in range(len(gone)):
+        if not gone[t]:
+            for j in range(start[t], start[t + 1]):
+                moved[0, count], moved[1, count] = row[j], place[node[j]]
+                count += 1

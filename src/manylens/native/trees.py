@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,18 +49,53 @@ def flatten_trees(trees: list[Tree]) -> FlatTrees:
     own = [np.maximum(tree.nodes.feature, 0) for tree in trees]
     feature = [k if tree.features is None else tree.features[k] for k, tree in zip(own, trees, strict=True)]
     threshold = round_down(np.concatenate([tree.nodes.threshold for tree in trees]))
+    missing = np.concatenate([tree.nodes.missing_go_to_left == 0 for tree in trees])
+    value, column = np.concatenate([tree.value for tree in trees]), np.zeros(len(trees), dtype=np.uint32)
+    return pack_trees(children, np.concatenate(feature), threshold, missing, value, roots, column)
+
+
+def pack_trees(
+    children: IntArray,
+    feature: IntArray,
+    threshold: FloatArray,
+    missing: IntArray,
+    value: FloatArray,
+    roots: IntArray,
+    column: IntArray,
+) -> FlatTrees:
+    """Flat trees from arrays over all nodes; a leaf is its own child."""
+    leaf = children[:, 0] == np.arange(len(children))
     flat = FlatTrees(
         roots,
-        np.array([tree.nodes.max_depth for tree in trees]),
-        np.where(is_leaf, 0, np.concatenate(feature)),
-        np.where(is_leaf, np.inf, threshold),
+        tree_depths(children, roots),
+        np.where(leaf, 0, feature),
+        np.where(leaf, np.inf, threshold).astype(threshold.dtype),
         children,
-        np.concatenate([tree.nodes.missing_go_to_left == 0 for tree in trees]),
-        np.where(is_leaf, np.cumsum(is_leaf) - 1, 0),
-        np.concatenate([tree.value for tree in trees])[is_leaf],
-        np.zeros(len(trees), dtype=np.uint32),
+        np.where(leaf, 0, missing),
+        np.where(leaf, np.cumsum(leaf) - 1, 0),
+        value[leaf],
+        column,
     )
-    return FlatTrees(*(np.ascontiguousarray(a, dtype=kind) for a, kind in zip(flat, DTYPES, strict=True)))
+    kinds = [threshold.dtype if kind == "f4" else kind for kind in DTYPES]
+    return FlatTrees(*(np.ascontiguousarray(a, dtype=kind) for a, kind in zip(flat, kinds, strict=True)))
+
+
+def inner_levels(children: IntArray, roots: IntArray) -> Iterator[IntArray]:
+    """The inner nodes of all trees, level by level from the roots down."""
+    level = np.asarray(roots, dtype=np.int64)
+    level = level[children[level, 0] != level]
+    while len(level):
+        yield level
+        below = children[level].ravel().astype(np.int64)
+        level = below[children[below, 0] != below]
+
+
+def tree_depths(children: IntArray, roots: IntArray) -> IntArray:
+    """Steps from each root to its deepest leaf."""
+    depths = np.zeros(len(roots), dtype=np.int64)
+    for number, level in enumerate(inner_levels(children, roots)):
+        depths[np.searchsorted(roots, level, side="right") - 1] = number + 1
+    return depths
 
 
 def check_flat_trees(trees: FlatTrees, n_features: int, n_outputs: int) -> None:

@@ -25,7 +25,7 @@ from manylens.pruning.tree_ensembles import (
 from manylens.pruning.ubjson import read_arrays, read_list
 from manylens.typing import AnyArray, FloatArray
 
-CATEGORICAL, DEFAULT_LEFT, MISSING_TYPE, MISSING_NAN = 1, 2, 12, 8  # bits of LightGBM's decision_type
+DEFAULT_LEFT, MISSING_TYPE, MISSING_NAN = 2, 12, 8  # bits of LightGBM's decision_type
 TREES_AT_ONCE = 200  # of LightGBM; with its default of 31 leaves, they take up to 0.7 MB of text
 LIGHTGBM_LINKS = {"regression": "identity", "binary sigmoid:1": "logistic"}
 XGBOOST_LINKS = {"reg:squarederror": "identity", "binary:logistic": "logistic"}
@@ -52,7 +52,7 @@ class LightGBMFormat(TreeFormat):
             raise refuse(model, f"was fitted with objective={objective!r}")
         if "average_output" in head.split("\n"):
             raise refuse(model, "was fitted with boosting='rf', whose trees are averaged and not added")
-        trees, cover = read_lightgbm_trees(model, [text_fields(each) for each in sections], n_columns)
+        trees, cover = read_lightgbm_trees(model, sections, n_columns)
         classes = None if link == "identity" else classes_of(model, max(2, n_columns))
         return TreeEnsemble(trees, cover, np.zeros(n_columns), link, classes)  # type: ignore[arg-type]
 
@@ -114,28 +114,27 @@ def lightgbm_sections(booster: Any) -> tuple[str, list[str]]:
     return head, sections
 
 
-def read_lightgbm_trees(
-    model: Any, trees: Sequence[dict[str, str]], n_columns: int
-) -> tuple[FlatTrees, FloatArray]:
+def read_lightgbm_trees(model: Any, sections: Sequence[str], n_columns: int) -> tuple[FlatTrees, FloatArray]:
     """The trees of LightGBM: inner nodes 0, 1, ..., leaves -1, -2, ...; here leaves follow inner nodes."""
-    if any(tree.get("is_linear", "0") != "0" for tree in trees):
-        raise refuse(model, "has linear models in its leaves")
-    leaves = np.array([int(tree["num_leaves"]) for tree in trees])
-    value = numbers_of(trees, "leaf_value")
-    # without splits or counts, all leaves count the same
-    known = [n > 1 and "leaf_count" in tree for n, tree in zip(leaves, trees, strict=True)]
-    cover = np.ones(len(value))
-    cover[np.repeat(known, leaves)] = numbers_of(list(compress(trees, known)), "leaf_count")
-    decision, threshold = numbers_of(trees, "decision_type", np.int64), numbers_of(trees, "threshold")
-    if np.any(decision & CATEGORICAL):
+    # without categories and linear leaves, all sections have the same fields in the same order
+    columns = zip(*(section.split("\n") for section in sections), strict=False)
+    fields = {lines[0].partition("=")[0]: lines for lines in columns}
+    if any(line != "num_cat=0" for line in fields["num_cat"]):
         raise refuse(model, "splits by categories")
+    if any(line != "is_linear=0" for line in fields.get("is_linear", ())):
+        raise refuse(model, "has linear models in its leaves")
+    leaves = numbers_in(fields["num_leaves"])
+    value = numbers_in(fields["leaf_value"], np.float64)
+    cover = np.ones(len(value))  # trees without splits need no counts
+    cover[np.repeat(leaves > 1, leaves)] = numbers_in(list(compress(fields["leaf_count"], leaves > 1)))
+    decision, threshold = numbers_in(fields["decision_type"]), numbers_in(fields["threshold"], np.float64)
     kind = decision & MISSING_TYPE
     if np.any((kind != 0) & (kind != MISSING_NAN)):
         raise refuse(model, "takes zeros as missing values")
     # without missing values in training, LightGBM replaces them by zero
     missing_left = np.where(kind == MISSING_NAN, (decision & DEFAULT_LEFT) > 0, threshold >= 0)
     last = np.repeat(leaves - 2, leaves - 1)  # number of the last inner node
-    sides = [numbers_of(trees, name, np.int64) for name in ("left_child", "right_child")]
+    sides = [numbers_in(fields[name]) for name in ("left_child", "right_child")]
     left, right = (np.where(side >= 0, side, last - side) for side in sides)
     sizes = 2 * leaves - 1
     place = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)  # in its tree
@@ -150,18 +149,19 @@ def read_lightgbm_trees(
     nodes = OneTree(
         both(left, -1),
         both(right, -1),
-        both(numbers_of(trees, "split_feature", np.int64), 0),
+        both(numbers_in(fields["split_feature"]), 0),
         both(threshold, 0.0),
         both(missing_left, np.repeat(leaves == 1, leaves)),
         both(np.zeros(len(last)), value)[:, np.newaxis],
-        both(numbers_of(trees, "internal_count"), cover),
+        both(numbers_in(fields["internal_count"]).astype(np.float64), cover),
     )
-    return flatten_nodes(nodes, sizes, np.arange(len(trees)) % n_columns, "f8")
+    return flatten_nodes(nodes, sizes, np.arange(len(leaves)) % n_columns, "f8")
 
 
-def numbers_of(trees: Sequence[dict[str, str]], name: str, dtype: type = np.float64) -> AnyArray:
-    """The numbers of one field in all trees, one after the other; read at once, which is fast."""
-    return np.fromstring(" ".join([tree.get(name, "") for tree in trees]), dtype=dtype, sep=" ")
+def numbers_in(lines: Sequence[str], dtype: type = np.int64) -> AnyArray:
+    """The numbers in lines name=numbers, one after the other; read at once, which is fast."""
+    name, *_ = "".join(lines[:1]).partition("=")
+    return np.fromstring(" ".join(lines).replace(f"{name}=", ""), dtype=dtype, sep=" ")
 
 
 def lightgbm_text(number: int, tree: OneTree) -> str:

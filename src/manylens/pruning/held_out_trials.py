@@ -9,6 +9,8 @@ are fitted again to a part of the rows, and pruned like those of the forest.
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from numbers import Integral
 from typing import Any
 
@@ -39,29 +41,30 @@ def held_out_trials(ensemble: TreeEnsemble, rows: RowLeaves, random: np.random.R
 
 
 def refitted_trials(
-    ensemble: Any,
-    reader: TreeFormat,
-    X: Any,
-    y: AnyArray,
-    target: FloatArray,
-    random: np.random.RandomState,
-    n_trees: int,
-) -> list[Trial]:
-    """A trial in which a part of the training rows of a forest judges trees that are fitted to the others."""
+    ensemble: Any, reader: TreeFormat, X: Any, y: AnyArray, target: FloatArray, random: np.random.RandomState
+) -> Callable[[int], list[Trial]]:
+    """Trials, by growing numbers of trees, in which a part of the rows judges trees fitted to the others."""
     part = stratified_parts(target, random)
     learn, judge = np.flatnonzero(part != 0), np.flatnonzero(part == 0)
-    if not len(judge) or not len(learn):
-        return []
-    forest = clone(ensemble).set_params(
-        n_estimators=n_trees, random_state=random.randint(2**31), warm_start=False, oob_score=False
-    )
+    seed = random.randint(2**31)
+    forest = clone(ensemble).set_params(random_state=seed, warm_start=False, oob_score=False)
     if isinstance(forest.max_samples, Integral):
         forest.max_samples = max(1, int(forest.max_samples) * len(learn) // len(target))
-    small = reader.read(forest.fit(X[learn], y[learn]))
-    unseen = unseen_rows(forest_samples(forest, len(learn)), len(learn))
-    seen, new = (comparable_rows(dense(X[rows]), small.trees) for rows in (learn, judge))
-    learned = row_leaves(seen, small.trees, unseen, target[learn])
-    return [Trial(small, learned, row_leaves(new, small.trees, None, target[judge]), judge)]
+
+    def trials(n_trees: int) -> list[Trial]:
+        if not len(judge) or not len(learn):
+            return []
+        with warnings.catch_warnings():  # balanced weights of classes stay right for the same rows
+            warnings.filterwarnings("ignore", message="class_weight presets")
+            forest.set_params(n_estimators=n_trees).fit(X[learn], y[learn])
+        forest.warm_start = True
+        small = reader.read(forest)
+        unseen = unseen_rows(forest_samples(forest, len(learn)), len(learn))
+        seen, new = (comparable_rows(dense(X[rows]), small.trees) for rows in (learn, judge))
+        learned = row_leaves(seen, small.trees, unseen, target[learn])
+        return [Trial(small, learned, row_leaves(new, small.trees, None, target[judge]), judge)]
+
+    return trials
 
 
 def own_trial(ensemble: TreeEnsemble, rows: RowLeaves) -> list[Trial]:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from manylens.pruning.cover_cuts import CoverPath, smallest_cut
-from manylens.pruning.node_path import Nodes, open_nodes
+from manylens.pruning.node_path import Nodes
 from manylens.pruning.path_losses import (
     LARGEST_GAIN,
     Candidate,
@@ -25,7 +25,7 @@ from manylens.pruning.path_losses import (
     first_sizes,
     nodes_size,
 )
-from manylens.pruning.size_limits import Goal, SizeLimits, expected_size
+from manylens.pruning.size_limits import Goal, SizeLimits, expected_sizes
 from manylens.typing import BoolArray, FloatArray, IntArray
 
 BEST = 2  # the best candidates in one trial are evaluated in all trials, until one is good enough
@@ -77,7 +77,7 @@ def choose_refit(
     coarse = [each[stride::stride] or each[:1] for each in shares]
     first = evaluator.evaluate(candidates, coarse, [0])
     in_one_trial = [
-        CandidateLosses(judged, [expected_size(evaluator, candidate, share) for share in each])
+        CandidateLosses(judged, expected_sizes(evaluator, candidate, each))
         for judged, candidate, each in zip(first, candidates, coarse, strict=True)
     ]
     as_asked = limited or limits.loss is None  # otherwise, the model must also be smaller than the whole
@@ -107,7 +107,7 @@ def choose_refit(
     def evaluate_in_all_trials(k: int) -> CandidateLosses:
         if k not in in_all_trials:
             [judged] = evaluator.evaluate([candidates[k]], [shares[k]], range(len(evaluator.trials)))
-            expected = [expected_size(evaluator, candidates[k], share) for share in shares[k]]
+            expected = expected_sizes(evaluator, candidates[k], shares[k])
             in_all_trials[k] = CandidateLosses(judged, expected)
         return in_all_trials[k]
 
@@ -182,7 +182,7 @@ def unless_first_trees(
         return refit
     if by_loss and refit.held_out_loss < path.loss[step]:
         return None if unlimited else refit
-    models = [open_nodes(ensemble, int(k)) for k in counts]
+    models = [evaluator.first_nodes(ensemble, int(k)) for k in counts]
     return Choice(Candidate(int(counts[step]), ensemble.link, np.inf), path, models, step, too_small)
 
 
@@ -219,7 +219,7 @@ def choose_prefix(
     if not step:  # none, or all trees
         return None
     path = LossPath(*(each[: step + 1] for each in evaluator.path_of(judged)))
-    models = [open_nodes(ensemble, int(k)) for k in counts[: step + 1]]
+    models = [evaluator.first_nodes(ensemble, int(k)) for k in counts[: step + 1]]
     candidate = Candidate(int(counts[step]), ensemble.link, np.inf)
     return Choice(candidate, path, models, step, optimism(chosen_by, n_rows, path.rise_error[step]))
 

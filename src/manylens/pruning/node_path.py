@@ -20,14 +20,15 @@ from manylens.native.tree_nodes import (
     add_values,
     cut_prices,
     leaf_of_rows,
+    move_rows,
     node_moments,
     place_nodes,
     refit_leaves,
 )
-from manylens.native.trees import FlatTrees
+from manylens.native.trees import FlatTrees, inner_levels, pack_trees
 from manylens.pruning.members import Link
 from manylens.pruning.pruned_ensemble import probabilities
-from manylens.pruning.tree_ensembles import TreeEnsemble, inner_levels, pack_trees
+from manylens.pruning.tree_ensembles import TreeEnsemble
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 SHRINK = 0.65  # share of the leaves that one step keeps
@@ -66,14 +67,6 @@ class RowLeaves(NamedTuple):
         wanted = np.flatnonzero(mask[self.row])
         start = np.searchsorted(wanted, self.start)
         return RowLeaves(start, number[self.row[wanted]], self.node[wanted], self.target[mask])
-
-    def of_trees(self, mask: BoolArray) -> RowLeaves:
-        """The same rows in some of the trees."""
-        if mask.all():
-            return self
-        sizes = np.diff(self.start)
-        wanted, start = np.repeat(mask, sizes), np.concatenate([[0], np.cumsum(sizes[mask])])
-        return RowLeaves(start, self.row[wanted], self.node[wanted], self.target)
 
     def counts(self) -> IntArray:
         """Number of trees that may be used for each row (n,)."""
@@ -129,6 +122,11 @@ class Nodes(NamedTuple):
     def n_split_leaves(self) -> int:
         """Leaves of the trees that have a split: all that remain after the first cut."""
         return self.n_leaves - int(np.sum(np.diff(self.roots) == 1))
+
+    def first_trees(self, n_trees: int) -> Nodes:
+        """The first trees of boosting, in the same memory."""
+        arrays = (each[: self.roots[n_trees]] for each in self[1:9])
+        return Nodes._make((self.roots[: n_trees + 1], *arrays, self.column[:n_trees], *self[10:]))
 
     def ensemble(self) -> TreeEnsemble:
         """The same model in the common form."""
@@ -202,7 +200,7 @@ def smoothed(nodes: Nodes, amount: float) -> Nodes:
 def row_scores(nodes: Nodes | LeafValues, rows: RowLeaves) -> FloatArray:
     """Scores (n, C)."""
     total = np.zeros((len(rows.target), len(nodes.intercept)))
-    add_values(rows.start, rows.row, rows.node, nodes.value, nodes.column, total)
+    add_values((*rows[:3], nodes.column), nodes.value, total)
     return nodes.intercept + total * row_scale(nodes, rows)[:, np.newaxis]
 
 
@@ -293,7 +291,7 @@ def excess_variance(
 ) -> FloatArray:
     """s²(1/k - 1/t), (n, C): by how much the variance of a score is larger than with t trees."""
     square, k = np.zeros_like(score), np.maximum(k, 1)
-    add_values(rows.start, rows.row, rows.node, nodes.value**2, nodes.column, square)
+    add_values((*rows[:3], nodes.column), nodes.value**2, square)
     total = (score - nodes.intercept) * k / nodes.n_trees
     spread = np.maximum(square - total**2 / k, 0) / np.maximum(k - 1, 1) * nodes.n_trees**2
     return spread * (1 / k - 1 / t)
@@ -315,8 +313,9 @@ def excess_log_loss(
     """
     total = (score - nodes.intercept) * (np.maximum(k, 1) / nodes.n_trees)[:, np.newaxis]
     even = np.arange(nodes.n_trees) % 2 == 0
-    some, half = rows.of_trees(even), np.zeros_like(score)
-    add_values(some.start, some.row, some.node, nodes.value, nodes.column[even], half)
+    same, half = np.arange(len(nodes.value), dtype=np.uint32), np.zeros_like(score)
+    some = moved(rows, Places(same, ~even))
+    add_values((*some[:3], nodes.column[even]), nodes.value, half)
     count = some.counts()
     losses = []
     for sums, n in ((half, count), (total - half, k - count)):
@@ -376,7 +375,9 @@ def prune_path(
     score = row_scores(nodes, rows)
     for goal in targets:
         if goal is not None:
-            nodes, rows, judged, score = cut_nodes(nodes, rows, judged, score, h * penalty, goal, simplex)
+            nodes, places = cut_nodes(nodes, rows, score, h * penalty, goal, simplex)
+            rows, judged = moved(rows, places), moved(judged, places)
+            score = row_scores(nodes, rows)
         if np.isfinite(penalty):
             score = refit(nodes, rows, score, h * penalty, h, simplex)
         yield nodes, judged
@@ -390,8 +391,8 @@ def refit(
     before = residuals(score, rows.target, nodes.link)
     residual = before.copy()
     m, V = nodes.value.shape
-    shared = (rows.start, rows.row, rows.node, scale, residual, nodes.roots, nodes.column, nodes.prior)
-    refit_leaves(*shared, penalty, h, simplex, nodes.value, np.zeros((m, V)), np.zeros(m))
+    shared = (*rows[:3], nodes.column), scale, residual, nodes.roots, nodes.prior
+    refit_leaves(*shared, penalty, h, simplex, nodes.value, (np.zeros((m, V)), np.zeros(m)))
     used = scale > 0
     shift = np.zeros(len(nodes.intercept))
     if not simplex and used.any():
@@ -401,32 +402,22 @@ def refit(
 
 
 def cut_nodes(
-    nodes: Nodes,
-    rows: RowLeaves,
-    judged: RowLeaves,
-    score: FloatArray,
-    penalty: float,
-    goal: int,
-    simplex: float,
-) -> tuple[Nodes, RowLeaves, RowLeaves, FloatArray]:
-    """Cut the subtrees of smallest cost per leaf; returns nodes, leaves of rows, and scores of `rows`.
+    nodes: Nodes, rows: RowLeaves, score: FloatArray, penalty: float, goal: int, simplex: float
+) -> tuple[Nodes, Places]:
+    """Cut the subtrees of smallest cost per leaf, by rows with these scores.
 
     A tree of which only the root would be left becomes part of the intercept. The values of inner nodes of
     `nodes` change.
     """
     m, V = nodes.value.shape
-    gradient, weight, cost, price = np.zeros((m, V)), np.zeros(m), np.zeros(m), np.empty(m)
+    moments, cost, price = (np.zeros((m, V)), np.zeros(m)), np.zeros(m), np.empty(m)
     h = curvature_of(nodes.link, len(nodes.intercept))
-    residual, entries = residuals(score, rows.target, nodes.link), (rows.start, rows.row, rows.node)
-    node_moments(
-        0, nodes.n_trees, *entries, row_scale(nodes, rows), residual, nodes.column, h, gradient, weight
-    )
+    residual, entries = residuals(score, rows.target, nodes.link), (*rows[:3], nodes.column)
+    node_moments(0, nodes.n_trees, entries, row_scale(nodes, rows), residual, h, moments)
     value = nodes.value  # values of inner nodes, which are set here, are not in use
     shared = (nodes.children, nodes.parent, nodes.prior, min(penalty, LARGEST), simplex, value)
-    cut_prices(*shared, gradient, weight, cost, np.zeros(m, dtype=np.int64), price)
-    new, places = renumbered(nodes, value, cheapest(nodes, price, goal))
-    rows, judged = moved(rows, places), moved(judged, places)
-    return new, rows, judged, row_scores(new, rows)
+    cut_prices(*shared, moments, cost, np.zeros(m, dtype=np.int64), price)
+    return renumbered(nodes, value, cheapest(nodes, price, goal))
 
 
 def cheapest(nodes: Nodes, price: FloatArray, goal: int) -> BoolArray:
@@ -453,8 +444,10 @@ class Places(NamedTuple):
 
 def moved(rows: RowLeaves, places: Places) -> RowLeaves:
     """Rows in the trees that remain."""
-    rows = rows.of_trees(~places.gone)
-    return rows._replace(node=places.place[rows.node])
+    start = np.concatenate([[0], np.cumsum(np.diff(rows.start)[~places.gone])])
+    found = np.empty((2, start[-1]), dtype=np.uint32)
+    move_rows(rows.start, rows.row, rows.node, places.gone, places.place, found)
+    return RowLeaves(start, found[0], found[1], rows.target)
 
 
 def renumbered(nodes: Nodes, value: FloatArray, cut: BoolArray) -> tuple[Nodes, Places]:
@@ -463,31 +456,13 @@ def renumbered(nodes: Nodes, value: FloatArray, cut: BoolArray) -> tuple[Nodes, 
     `cut` (m,) holds for all inner nodes below one for which it holds.
     """
     roots, m = nodes.roots[:-1], len(cut)
-    inner = (nodes.children[:, 0] != np.arange(m)) & ~cut
-    gone = ~inner[roots]
     remains, place = np.empty(m, dtype=bool), np.empty(m, dtype=np.uint32)
-    place_nodes(nodes.children, nodes.parent, cut, remains, place)
+    links = np.empty((m, 2), dtype=np.int64), np.empty(m, dtype=np.int64)  # children and parents
+    count = place_nodes(nodes.children, nodes.parent, cut, remains, place, links)
+    gone, intercept = ~remains[roots], nodes.intercept.copy()
+    columns = nodes.column[gone, np.newaxis] + np.arange(value.shape[1])
+    np.add.at(intercept, columns, value[roots[gone]])  # a root that is cut has its new value
     old = np.flatnonzero(remains)
-    count = len(old)
-    parent = np.where(nodes.parent[old] < 0, -1, place[nodes.parent[old]].astype(np.int64))
-    children = np.repeat(np.arange(count)[:, np.newaxis], 2, axis=1)
-    children[inner[old]] = place[nodes.children[old[inner[old]]]]
-    intercept = nodes.intercept.copy()
-    for t in np.flatnonzero(gone):  # a root that is cut has its new value
-        first = nodes.column[t]
-        intercept[first : first + value.shape[1]] += value[roots[t]]
-    kept = np.flatnonzero(~gone)
-    new = nodes._replace(
-        roots=np.append(place[roots[kept]], count),
-        children=children,
-        parent=parent,
-        feature=nodes.feature[old],
-        threshold=nodes.threshold[old],
-        missing=nodes.missing[old],
-        cover=nodes.cover[old],
-        value=value[old],
-        prior=nodes.prior[old],
-        column=nodes.column[kept],
-        intercept=intercept,
-    )
-    return new, Places(place, gone)
+    new = *(each[:count].copy() for each in links), *(each[old] for each in (*nodes[3:7], value, nodes.prior))
+    ends, column = np.append(place[roots[~gone]], count), nodes.column[~gone]
+    return Nodes._make((ends, *new, column, intercept, *nodes[11:])), Places(place, gone)

@@ -13,7 +13,6 @@ from manylens.native.tree_nodes import add_values
 from manylens.pruning.members import Link
 from manylens.pruning.node_path import (
     SMOOTHING,
-    LeafValues,
     Nodes,
     RowLeaves,
     RowLosses,
@@ -34,6 +33,7 @@ SHRINKAGES = (0.3, 3.0, 30.0, np.inf)  # candidates: rows per tree that the orig
 LARGEST_GAIN = 4.0  # gains are clipped at this multiple of the mean loss; larger ones inflate standard errors
 TINY = 1e-300  # instead of a mean loss of zero
 MANY_TREES = 64  # from this many trees on, log-odds of trials can be extrapolated to more trees
+MANY_ENTRIES = 2**17  # rows x trees from which on threads pay: on fewer, they wait for the interpreter
 LEAST_ROWS = 20  # held-out rows needed to estimate the gain from more rows
 PREFIXES = 40  # numbers of stages that are tried for boosting
 
@@ -67,7 +67,7 @@ class JudgedRows(NamedTuple):
     reference: FloatArray  # (n,): losses by the whole ensemble of the trial
     uncut: FloatArray  # (n,): 1 if the class is wrong without cuts; less the rise by fewer trees, if known
     control: FloatArray  # (n,): losses by this ensemble with the link of the path
-    known: FloatArray  # (all rows,): such losses by the ensemble that is pruned
+    known: tuple[float, float]  # mean of such losses of all rows, and its standard error
     fewer: tuple[float, float] = (0.0, 0.0)  # rise of wrong classes by fewer trees and its standard error
 
     def of_rows(self, mask: BoolArray) -> JudgedRows:
@@ -115,8 +115,10 @@ class HeldOutEvaluator:
         self.whole_error = float(self.row_losses.error[self.used].mean())
         self._largest = np.inf if ensemble.classes is None else float(np.log(2 * T))  # loss of half a vote
         self._references = [trial_losses(trial, T) for trial in trials]
-        self._linked: dict[Link, tuple[FloatArray, list[FloatArray]]] = {}
+        self._known = mean_and_error(self.whole, self._largest)
+        self._linked: dict[Link, tuple[tuple[float, float], list[FloatArray]]] = {}
         self._errors: dict[int, FloatArray] = {}
+        self._nodes = None if ensemble.averages else open_nodes(ensemble, T)  # trials have the same ensemble
         self._starts: dict[tuple[int, int, Link], tuple[Nodes, RowLeaves, RowLeaves, FloatArray]] = {}
 
     def retrained(self, n_trees: int) -> HeldOutEvaluator | None:
@@ -153,13 +155,31 @@ class HeldOutEvaluator:
         inner = (ends[-1] - n_trees) // 2
         return int(inner + np.sum(np.diff(ends, prepend=0) > 1))
 
+    def first_nodes(self, ensemble: TreeEnsemble, n_trees: int) -> Nodes:
+        """The first trees of the ensemble, or of that of a trial, to be cut."""
+        if self._nodes is None:
+            return open_nodes(ensemble, n_trees)
+        return self._nodes.first_trees(n_trees)
+
     def _start(self, trial: int, candidate: Candidate) -> tuple[Nodes, RowLeaves, RowLeaves, FloatArray]:
         """The result of `start_of` for a trial, and which classes (n,) are wrong without cuts."""
         key = (trial, candidate.n_trees, candidate.link)
         if key not in self._starts:
             uncut = trial_losses(self.trials[trial], None, candidate.n_trees).error
-            self._starts[key] = (*start_of(self.trials[trial], candidate), uncut)
+            self._starts[key] = (*self.start_of(self.trials[trial], candidate), uncut)
         return self._starts[key]
+
+    def start_of(self, trial: Trial, candidate: Candidate) -> tuple[Nodes, RowLeaves, RowLeaves]:
+        """The nodes from which a candidate starts, and the rows to learn from and to judge."""
+        nodes = self.first_nodes(trial.ensemble, candidate.n_trees)
+        learned, judged = (rows.first_trees(candidate.n_trees) for rows in (trial.learned, trial.judged))
+        averages_classes = nodes.averages and nodes.classes is not None
+        if trial.ensemble.link == candidate.link:
+            return smoothed(nodes, SMOOTHING) if averages_classes else nodes, learned, judged
+        nodes = as_log_odds(nodes, learned)
+        C = len(nodes.intercept)
+        learned, judged = (each._replace(target=each.target[:, -C:].copy()) for each in (learned, judged))
+        return nodes, learned, judged
 
     def evaluate(
         self, candidates: Sequence[Candidate], shares: Sequence[Sequence[float]], trials: Sequence[int]
@@ -179,7 +199,8 @@ class HeldOutEvaluator:
                 for step, (model, reached) in enumerate(path):
                     losses[k][:, step, place] = row_losses(model, reached)
 
-        in_threads(run, len(tasks))
+        entries = max(len(learned.row) for each in starts for _, learned, _, _ in each)
+        in_threads(run, len(tasks), alone=entries < MANY_ENTRIES)
         reference = np.concatenate([self._references[k].loss for k in trials])
         errors = [np.concatenate([start[-1] for start in each]) for each in starts]  # without cuts
         judged = []
@@ -191,18 +212,16 @@ class HeldOutEvaluator:
             judged.append(JudgedRows(loss, wrong, reference, uncut, control, known, fewer))
         return judged
 
-    def _controls(self, link: Link) -> tuple[FloatArray, list[FloatArray]]:
-        """Losses of the usable rows by the ensemble with this link, and of the judged rows of each trial."""
+    def _controls(self, link: Link) -> tuple[tuple[float, float], list[FloatArray]]:
+        """What is known of losses by the ensemble with this link, and those of the judged rows of trials."""
         fewest = min(len(trial.ensemble.trees.roots) for trial in self.trials)
         if link == self.ensemble.link or fewest < MANY_TREES:
-            return self.whole, [each.loss for each in self._references]
+            return self._known, [each.loss for each in self._references]
         if link not in self._linked:
             T = len(self.ensemble.trees.roots)
-            known = with_log_odds(leaf_values(self.ensemble, T), self._leaves, self._leaves, T)
-            self._linked[link] = (
-                known.loss[self.used],
-                [linked_losses(trial, T).loss for trial in self.trials],
-            )
+            known = with_log_odds(self.ensemble, self.rows, self.rows, T)
+            losses = [with_log_odds(*trial[:3], T) for trial in self.trials]
+            self._linked[link] = mean_and_error(known[self.used], self._largest), losses
         return self._linked[link]
 
     def gain_of_all_rows(self, candidate: Candidate, shares: Sequence[float], loss: float) -> float:
@@ -238,7 +257,7 @@ class HeldOutEvaluator:
         errors = np.array([each.error[self.used] for each in found])
         voting = self._first_losses(self.voting_trees(n_trees)).error[self.used]
         uncut = voting - self.errors_of_fewer(n_trees)
-        return JudgedRows(losses, errors, self.whole, uncut, self.whole, self.whole)
+        return JudgedRows(losses, errors, self.whole, uncut, self.whole, self._known)
 
     def first_counts(self, most: int) -> IntArray:
         """Numbers of first trees to compare, descending from `most`: whole stages, or halves of a forest."""
@@ -261,19 +280,20 @@ class HeldOutEvaluator:
             rows, value, column = self._leaves, ensemble.trees.value, ensemble.trees.column
             total, before = np.zeros((len(rows.target), ensemble.n_outputs)), 0
             for place, k in zip(range(len(counts))[::-1], counts[::-1], strict=True):
-                add_values(rows.start[before : k + 1], rows.row, rows.node, value, column[before:k], total)
+                entries = rows.start[before : k + 1], rows.row, rows.node, column[before:k]
+                add_values(entries, value, total)
                 found = score_losses(ensemble, ensemble.intercept + total, rows.target)
                 losses[place] = np.array(found)[:, numbers]
                 before = k
             whole, uncut = (each[numbers] for each in self.row_losses)
         loss, wrong = losses.transpose(1, 0, 2)
-        return JudgedRows(loss, wrong, whole, uncut, whole, self.whole)
+        return JudgedRows(loss, wrong, whole, uncut, whole, self._known)
 
     def path(self, candidate: Candidate, shares: Sequence[float]) -> list[Nodes]:
         """The models of a candidate, pruned with all rows."""
         none = np.zeros(0, dtype=np.int64)
         nothing = row_leaves(self.X[:0], self.ensemble.trees, None, self.rows.target[:0])
-        nodes, rows, unused = start_of(Trial(self.ensemble, self.rows, nothing, none), candidate)
+        nodes, rows, unused = self.start_of(Trial(self.ensemble, self.rows, nothing, none), candidate)
         path = prune_path(nodes, rows, candidate.shrinkage, leaf_goals(shares, nodes.n_split_leaves), unused)
         return [model for model, _ in path]  # later steps change only values of inner nodes
 
@@ -285,8 +305,8 @@ class HeldOutEvaluator:
                 rows = row_leaves(self.X, model.ensemble().trees, None, self.rows.target)
                 losses[:, number] = row_losses(model, rows)
         whole = self.row_losses
-        known = (whole.loss, whole.error, whole.loss, whole.loss)
-        return self.path_of(JudgedRows(losses[0], losses[1], *known))
+        known = mean_and_error(whole.loss, self._largest)
+        return self.path_of(JudgedRows(losses[0], losses[1], whole.loss, whole.error, whole.loss, known))
 
     def fresh_losses(self, sizes: IntArray) -> FloatArray:
         """Losses of the first trees of the ensemble that take at most these bytes; at least one tree."""
@@ -314,19 +334,6 @@ def leaf_goals(shares: Sequence[float], n_leaves: int) -> list[int | None]:
     return [None if share >= 1 else max(1, int(share * n_leaves)) for share in shares]
 
 
-def start_of(trial: Trial, candidate: Candidate) -> tuple[Nodes, RowLeaves, RowLeaves]:
-    """The nodes from which a candidate starts, and the rows to learn from and to judge."""
-    nodes = open_nodes(trial.ensemble, candidate.n_trees)
-    learned, judged = (rows.first_trees(candidate.n_trees) for rows in (trial.learned, trial.judged))
-    averages_classes = nodes.averages and nodes.classes is not None
-    if trial.ensemble.link == candidate.link:
-        return smoothed(nodes, SMOOTHING) if averages_classes else nodes, learned, judged
-    nodes = as_log_odds(nodes, learned)
-    C = len(nodes.intercept)
-    learned, judged = (each._replace(target=each.target[:, -C:].copy()) for each in (learned, judged))
-    return nodes, learned, judged
-
-
 def trial_losses(trial: Trial, toward: int | None, n_trees: int | None = None) -> RowLosses:
     """Losses of the judged rows by the first trees, unchanged, extrapolated to `toward` trees."""
     count = n_trees or len(trial.ensemble.trees.roots)
@@ -334,21 +341,13 @@ def trial_losses(trial: Trial, toward: int | None, n_trees: int | None = None) -
     return row_losses(leaf_values(trial.ensemble, count), leaves, toward)
 
 
-def with_log_odds(leaves: LeafValues, learned: RowLeaves, judged: RowLeaves, toward: int) -> RowLosses:
-    """Losses of judged rows by a forest of classes that adds log-odds, with the best factor for `learned`."""
-    value, intercept = log_odds(leaves, learned)
+def with_log_odds(ensemble: TreeEnsemble, learned: RowLeaves, judged: RowLeaves, toward: int) -> FloatArray:
+    """Log losses of judged rows by `toward` trees that add log-odds, with the best factor for `learned`."""
+    leaves, leaf = leaf_values(ensemble, len(ensemble.trees.roots)), ensemble.trees.leaf
+    value, intercept = log_odds(leaves, learned._replace(node=leaf[learned.node]))
     leaves = leaves._replace(value=value, intercept=intercept, link="logistic")
     target = judged.target[:, -len(intercept) :].copy()
-    return row_losses(leaves, judged._replace(target=target), toward)
-
-
-def linked_losses(trial: Trial, toward: int) -> RowLosses:
-    """Losses of the judged rows by the trees of a trial that add log-odds, extrapolated to `toward`."""
-    leaf = trial.ensemble.trees.leaf
-    learned, judged = (rows._replace(node=leaf[rows.node]) for rows in (trial.learned, trial.judged))
-    return with_log_odds(
-        leaf_values(trial.ensemble, len(trial.ensemble.trees.roots)), learned, judged, toward
-    )
+    return row_losses(leaves, judged._replace(node=leaf[judged.node], target=target), toward).loss
 
 
 def regression_on_ensemble(judged: JudgedRows, largest: float) -> tuple[FloatArray, FloatArray]:
@@ -372,15 +371,21 @@ def path_of(judged: JudgedRows, whole_loss: float, largest: float) -> LossPath:
     trees of a trial are fitted to fewer rows. So the mean loss is corrected by regression on the losses of
     judged rows by the ensemble of the trial (a control variate).
     """
-    root, known = np.sqrt(max(1, len(judged.reference) - 1)), np.minimum(judged.known, largest)
+    root = np.sqrt(max(1, len(judged.reference) - 1))
     slope, control = regression_on_ensemble(judged, largest)
-    mean = judged.loss.mean(axis=1) + slope * float(known.mean() - control.mean())
+    mean = judged.loss.mean(axis=1) + slope * float(judged.known[0] - control.mean())
     noise = (judged.loss - slope[:, np.newaxis] * control).std(axis=1) / root
-    loss_error = np.hypot(noise, slope * known.std() / np.sqrt(max(1, len(known) - 1)))
+    loss_error = np.hypot(noise, slope * judged.known[1])
     rise = np.maximum(judged.loss - judged.reference, -LARGEST_GAIN * whole_loss)
     more = judged.wrong - judged.uncut
     errors = more.mean(axis=1) + judged.fewer[0], np.hypot(more.std(axis=1) / root, judged.fewer[1])
     return LossPath(mean, loss_error, mean - whole_loss, rise.std(axis=1) / root, *errors)
+
+
+def mean_and_error(losses: FloatArray, largest: float) -> tuple[float, float]:
+    """Mean of clipped losses, and its standard error."""
+    clipped = np.minimum(losses, largest)
+    return float(clipped.mean()), float(clipped.std() / np.sqrt(max(1, len(losses) - 1)))
 
 
 def candidates(ensemble: TreeEnsemble, n_trees: int, link: str) -> list[Candidate]:

@@ -87,11 +87,13 @@ class SizeLimits(NamedTuple):
         return int(steps[np.argmin(path.loss[steps])])
 
 
-def expected_size(evaluator: HeldOutEvaluator, candidate: Candidate, share: float) -> Size:
-    """Approximate size of a model with this share of the leaves, which loses hardly any tree."""
-    leaves = max(1, int(share * evaluator.n_leaves(candidate.n_trees)))
-    members = min(candidate.n_trees, leaves // 2)
-    return full_size(evaluator.ensemble, candidate._replace(n_trees=members), 2 * leaves - members)
+def expected_sizes(evaluator: HeldOutEvaluator, candidate: Candidate, shares: Sequence[float]) -> list[Size]:
+    """Approximate sizes of models with these shares of the leaves, which lose hardly any tree."""
+    n_leaves = evaluator.n_leaves(candidate.n_trees)
+    leaves = [max(1, int(share * n_leaves)) for share in shares]
+    trees = [candidate._replace(n_trees=min(candidate.n_trees, n // 2)) for n in leaves]
+    ensemble = evaluator.ensemble
+    return [full_size(ensemble, each, 2 * n - each.n_trees) for n, each in zip(leaves, trees, strict=True)]
 
 
 def full_size(ensemble: TreeEnsemble, candidate: Candidate, nodes: int) -> Size:

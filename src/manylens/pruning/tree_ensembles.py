@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ from scipy.special import gammaln, xlogy
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.native.trees import DTYPES, FlatTrees, round_down
+from manylens.native.trees import FlatTrees, pack_trees, round_down
 from manylens.pruning.boosting_members import initial_score
 from manylens.pruning.members import Link
 from manylens.typing import AnyArray, FloatArray, IntArray
@@ -92,50 +92,6 @@ def flatten_nodes(
     threshold = round_down(nodes.threshold) if dtype == "f4" else nodes.threshold
     arrays = (children, nodes.feature, threshold, nodes.missing_left == 0, nodes.value, roots, columns)
     return pack_trees(*arrays), nodes.cover
-
-
-def pack_trees(
-    children: IntArray,
-    feature: IntArray,
-    threshold: FloatArray,
-    missing: AnyArray,
-    value: FloatArray,
-    roots: IntArray,
-    column: IntArray,
-) -> FlatTrees:
-    """Flat trees from arrays over all nodes; a leaf is its own child."""
-    leaf = children[:, 0] == np.arange(len(children))
-    flat = FlatTrees(
-        roots,
-        tree_depths(children, roots),
-        np.where(leaf, 0, feature),
-        np.where(leaf, np.inf, threshold).astype(threshold.dtype),
-        children,
-        np.where(leaf, 0, missing),
-        np.where(leaf, np.cumsum(leaf) - 1, 0),
-        value[leaf],
-        column,
-    )
-    kinds = [threshold.dtype if kind == "f4" else kind for kind in DTYPES]
-    return FlatTrees(*(np.ascontiguousarray(a, dtype=kind) for a, kind in zip(flat, kinds, strict=True)))
-
-
-def inner_levels(children: IntArray, roots: IntArray) -> Iterator[IntArray]:
-    """The inner nodes of all trees, level by level from the roots down."""
-    level = np.asarray(roots, dtype=np.int64)
-    level = level[children[level, 0] != level]
-    while len(level):
-        yield level
-        below = children[level].ravel().astype(np.int64)
-        level = below[children[below, 0] != below]
-
-
-def tree_depths(children: IntArray, roots: IntArray) -> IntArray:
-    """Steps from each root to its deepest leaf."""
-    depths = np.zeros(len(roots), dtype=np.int64)
-    for number, level in enumerate(inner_levels(children, roots)):
-        depths[np.searchsorted(roots, level, side="right") - 1] = number + 1
-    return depths
 
 
 def tree_ends(trees: FlatTrees) -> IntArray:
@@ -256,9 +212,7 @@ class ForestFormat(TreeFormat):
                 "link='identity' to get the original class, or the pruned model itself (estimator_), ONNX or "
                 "treelite."
             )
-        trees = split_trees(ensemble.trees, ensemble.cover)
-        C = ensemble.n_outputs
-        trees = trees or [constant_tree(np.zeros(C))]
+        trees = split_trees(ensemble.trees, ensemble.cover) or [constant_tree(np.zeros(ensemble.n_outputs))]
         factor, shift = len(trees), np.asarray(ensemble.intercept)  # a forest takes the mean
         forest = copy.copy(empty)
         forest.estimators_ = [

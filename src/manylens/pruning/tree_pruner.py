@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -288,7 +287,7 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
             )
         if unseen is None:
             return HeldOutEvaluator(whole, rows, leaves, held_out_trials(whole, leaves, random))
-        retrain = partial(refitted_trials, ensemble, reader, X, y, target, random)
+        retrain = refitted_trials(ensemble, reader, X, y, target, random)
         trials = retrain(self._first_trees(T)) or own_trial(whole, leaves)
         return HeldOutEvaluator(whole, rows, leaves, trials, retrain)
 

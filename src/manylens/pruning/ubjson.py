@@ -48,21 +48,20 @@ def read_arrays(content: bytes, names: Sequence[str], n_dicts: int) -> dict[str,
 
     Beginnings of arrays are searched for in the order of names, which is faster than reading what is between.
     """
-    begins = [b"L" + ONE_INT64.pack(len(name)) + name.encode() + b"[$" for name in names]
-    parts: list[list[bytes]] = [[] for _ in names]
-    find, unpack, at, kinds = content.find, ONE_INT64.unpack_from, 0, [np.dtype("u1")] * len(names)
+    find, unpack, at, fields = content.find, ONE_INT64.unpack_from, 0, []
+    for name in names:
+        begin = b"L" + ONE_INT64.pack(len(name)) + name.encode() + b"[$"
+        mark = find(begin) + len(begin)
+        begin += content[mark : mark + 3]  # all dicts must have the same types
+        fields.append((begin, len(begin) + 8, KINDS.get(content[mark], np.dtype("u1")), list[bytes]()))
     for number in range(n_dicts):
-        for k, begin in enumerate(begins):
-            at = find(begin, at) + len(begin)
-            if at < len(begin):
+        for k, (begin, ahead, kind, found) in enumerate(fields):
+            at = find(begin, at) + ahead
+            if at < ahead:
                 raise ValueError(f"Dict {number} of the UBJSON has no array {names[k]} of the expected type.")
-            if not number:  # other dicts must have the same types
-                kinds[k] = KINDS[content[at]]
-                begins[k], at = begin + content[at : at + 3], at + 3
-            end = at + 8 + unpack(content, at)[0] * kinds[k].itemsize
-            parts[k].append(content[at + 8 : end])
-            at = end
+            first, at = at, at + unpack(content, at - 8)[0] * kind.itemsize
+            found.append(content[first:at])
     return {
-        name: (np.array([len(part) for part in each]) // kind.itemsize, np.frombuffer(b"".join(each), kind))
-        for name, each, kind in zip(names, parts, kinds, strict=True)
+        name: (np.array([*map(len, found)]) // kind.itemsize, np.frombuffer(b"".join(found), kind))
+        for name, (_, _, kind, found) in zip(names, fields, strict=True)
     }
