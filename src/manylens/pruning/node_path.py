@@ -125,8 +125,19 @@ class Nodes(NamedTuple):
 
     def first_trees(self, n_trees: int) -> Nodes:
         """The first trees of boosting, in the same memory."""
-        arrays = (each[: self.roots[n_trees]] for each in self[1:9])
-        return Nodes._make((self.roots[: n_trees + 1], *arrays, self.column[:n_trees], *self[10:]))
+        m = self.roots[n_trees]
+        return self._replace(
+            roots=self.roots[: n_trees + 1],
+            children=self.children[:m],
+            parent=self.parent[:m],
+            feature=self.feature[:m],
+            threshold=self.threshold[:m],
+            missing=self.missing[:m],
+            cover=self.cover[:m],
+            value=self.value[:m],
+            prior=self.prior[:m],
+            column=self.column[:n_trees],
+        )
 
     def ensemble(self) -> TreeEnsemble:
         """The same model in the common form."""
@@ -463,6 +474,18 @@ def renumbered(nodes: Nodes, value: FloatArray, cut: BoolArray) -> tuple[Nodes, 
     columns = nodes.column[gone, np.newaxis] + np.arange(value.shape[1])
     np.add.at(intercept, columns, value[roots[gone]])  # a root that is cut has its new value
     old = np.flatnonzero(remains)
-    new = *(each[:count].copy() for each in links), *(each[old] for each in (*nodes[3:7], value, nodes.prior))
-    ends, column = np.append(place[roots[~gone]], count), nodes.column[~gone]
-    return Nodes._make((ends, *new, column, intercept, *nodes[11:])), Places(place, gone)
+    children, parent = (each[:count].copy() for each in links)
+    new = nodes._replace(
+        roots=np.append(place[roots[~gone]], count),
+        children=children,
+        parent=parent,
+        feature=nodes.feature[old],
+        threshold=nodes.threshold[old],
+        missing=nodes.missing[old],
+        cover=nodes.cover[old],
+        value=value[old],
+        prior=nodes.prior[old],
+        column=nodes.column[~gone],
+        intercept=intercept,
+    )
+    return new, Places(place, gone)
