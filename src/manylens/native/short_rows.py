@@ -228,5 +228,8 @@ def scan_short(
 @compiled(allocates=False)
 def measure_on_grid(points: IntArray, rows: IntArray, asked: IntArray, gaps: IntArray) -> None:
     """Squared distances of some rows to one query, in steps of the grid of a graph."""
-    for j in range(len(rows)):
-        gaps[j] = gap(points, rows[j], asked)
+    for j in range(-AHEAD, len(rows)):
+        if j + AHEAD < len(rows):
+            fetch(points, rows[j + AHEAD])
+        if j >= 0:
+            gaps[j] = gap(points, rows[j], asked)
