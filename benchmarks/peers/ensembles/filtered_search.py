@@ -23,6 +23,7 @@ class FilteredSearch(Comparison):
     contenders = ("all_rows", *SHARES, "sklearn_half")
     needs = ("mnist",)
     memory = False
+    repeats = 9
     claims = (
         *(
             Claim(f"{name}: time relative to a search of all rows", ratio(name, "all_rows"), at_most=1.2)
