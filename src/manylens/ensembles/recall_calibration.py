@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from sklearn.utils import gen_batches
 
+from manylens.ensembles.chosen_rows import ShortRows
 from manylens.ensembles.faiss_finder import FaissFinder
-from manylens.ensembles.finders import LeadingScan, ScanFinder, rank_leading
+from manylens.ensembles.finders import ScanFinder
 from manylens.ensembles.search_coordinates import CompositeAxes, FramedRows
 from manylens.ensembles.search_plans import (
     CalibrationQueries,
@@ -20,7 +21,7 @@ from manylens.ensembles.search_plans import (
     SearchPlan,
     SearchRequest,
 )
-from manylens.native.nearest import count_below, drop_self, largest_norm, nearest
+from manylens.native.nearest import count_below, drop_self, nearest
 from manylens.native.search_graph import Progress, coarse_scale
 from manylens.native.threads import one_blas_thread
 from manylens.typing import BoolArray, FloatArray, IntArray
@@ -208,10 +209,11 @@ def recalls(
 def is_enough(shares: FloatArray, recall: float, *, graph: bool) -> bool:
     """Whether the recalls (s,) of some queries show that others will get the recall on average.
 
-    A graph has to exceed the recall by a standard error, or by two if few neighbors may be missed: then most
-    queries miss none and a few miss many, which a sample may not contain.
+    A graph has to exceed the recall by 1.5 standard errors, or by two if few neighbors may be missed: then
+    most queries miss none and a few miss many, which a sample may not contain.
     """
-    margin = (2 if recall >= FEW_MISSED else 1) * float(np.std(shares)) / np.sqrt(len(shares)) if graph else 0
+    errors = 2.0 if recall >= FEW_MISSED else 1.5
+    margin = errors * float(np.std(shares)) / np.sqrt(len(shares)) if graph else 0
     return bool(shares.mean() - margin >= recall)
 
 
@@ -315,10 +317,10 @@ def recall_for_queries(
 def held_out_rows(n: int, recall: float) -> IntArray:
     """Rows that `calibration_queries` does not take, or any if it takes all.
 
-    At most 256, or 512 if the search is by a graph, in which candidates that are not needed take time, or
-    1024 if so few neighbors may be missed that 256 queries would hardly miss one.
+    At most 256, or 1024 if the search is by a graph, in which candidates that are not needed take time, or if
+    so few neighbors may be missed that 256 queries would hardly miss one.
     """
-    times = 4 if recall >= FEW_MISSED else 2 if n >= GRAPH_FROM else 1
+    times = 4 if recall >= FEW_MISSED or n >= GRAPH_FROM else 1
     many = times * N_CALIBRATION_QUERIES
     rows = np.unique(np.linspace(0, n - 1, 2 * many + 1).astype(np.int64)[1::2])
     others = np.setdiff1d(rows, calibration_rows(n))
@@ -434,10 +436,7 @@ def exact_neighbors(
         width = proving_width(sought)
     for batch in gen_batches(len(points), IN_A_SCAN):
         some = points[batch]
-        finder = LeadingScan(some, width, largest_norm(some))
-        near, found, _ = rank_leading(
-            finder, sought[:, :width], sought, some, min(k, len(some)), 10 * k, n_jobs, prove=True
-        )
+        near, found = ShortRows(some, width, np.arange(len(some)), n_jobs).nearest(sought, min(k, len(some)))
         merged = np.hstack([distances, near]), np.hstack([rows, found + batch.start])
         distances, rows = nearest(*merged, min(k, merged[0].shape[1]))
     if queries.own is not None:
