@@ -91,6 +91,17 @@ def test_parts_threads_and_short_lists_change_nothing(order, monkeypatch):
             np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.filterwarnings("error")
+def test_rows_close_to_each_other_and_far_from_the_queries_are_searched_without_overflow():
+    rng = np.random.default_rng(0)
+    base = 1e-22 * rng.standard_normal((2000, 3))
+    for n in (2, 9):
+        queries = rng.standard_normal((n, 3))
+        distances, rows = nearest_chosen(queries, base, 3, 5, np.arange(2000), None, 1)
+        np.testing.assert_allclose(distances, np.sum(queries**2, axis=1, keepdims=True) * np.ones(5))
+        assert all(len(set(line)) == 5 for line in rows.tolist())
+
+
 def test_one_query_finds_the_same_rows_as_many():
     rng = np.random.default_rng(0)
     base = (rng.standard_normal((9000, 40)) * 0.95 ** np.arange(40)).astype(np.float32)

@@ -20,12 +20,13 @@ KINDS = [
     ("nested", "numpy"),
     ("exact", "numpy"),
     ("paper", "numpy"),
+    ("paper", "graph"),
     ("nested", "graph"),
     ("nested", "faiss"),
 ]
 
 
-@pytest.fixture(params=KINDS, ids=["nested", "exact", "paper", "graph", "faiss"])
+@pytest.fixture(params=KINDS, ids=["nested", "exact", "paper", "paper graph", "graph", "faiss"])
 def index(request, monkeypatch):
     method, backend = request.param
     if backend == "faiss":
@@ -86,6 +87,16 @@ def test_lookups_of_ids_are_kept_as_long_as_the_ids(index):
     del other
     gc.collect()
     assert len(row_ids.LOOKUPS) == before
+
+
+def test_a_filter_may_not_change_the_ids():
+    index = ModuleNeighbors().fit(BASE, ids=NAMES)
+
+    def swap(ids):
+        ids[:2] = ids[1::-1]
+
+    with pytest.raises(ValueError, match="read-only"):
+        index.kneighbors(QUERIES, 3, where=swap)
 
 
 def test_row_numbers_are_ids_if_there_are_no_others():
@@ -155,6 +166,9 @@ def test_replaced_rows_are_found_where_they_are_now(index):
 @pytest.mark.parametrize("radius", [0.0, 15.0, 25.0, 1e3])
 def test_radius_searches_find_all_rows_within(index, radius):
     distances, rows = index.radius_neighbors(QUERIES[:20], radius)
+    for n in (1, 8, 9):
+        for few, all_ in zip(index.radius_neighbors(QUERIES[:n], radius)[1], rows[:n], strict=True):
+            assert set(few) == set(all_)
     gaps = np.sqrt(((QUERIES[:20, None] - BASE) ** 2).sum(axis=2))
     for i in range(20):
         # Rounding decides about distances that equal the radius.

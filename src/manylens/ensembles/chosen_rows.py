@@ -1,4 +1,4 @@
-"""The nearest of chosen rows, exactly: bounds by leading coordinates leave few rows to measure."""
+"""Exact search among chosen rows: bounds from leading coordinates rule out most of them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from manylens.native.nearest import (
     LeadingColumns,
     distance_arguments,
     limits_from_sample,
+    one_of_each_run,
     rerank,
     score_queries,
 )
@@ -22,11 +23,12 @@ from manylens.typing import FloatArray, IntArray
 
 PER_NEIGHBOR, FEW_NEIGHBORS = 4, 10  # candidates per neighbor, for at least ten
 FEW_QUERIES = 8  # up to this many queries, bounds from the finder take less time than tiles
-SAMPLED, MOST_SAMPLED = 512, 8192  # rows in the sample that determines limits: one in 64, or so many
-SPREAD = 1.25  # rows farther from the center than all of a sample by this factor lose precision
+SAMPLED, MOST_SAMPLED = 512, 8192  # rows in the sample that determines limits: one in 64, but so many
+SPREAD = 1.25  # rows farther out than a sample by more than this factor are projected, which loosens bounds
 AT_ONCE = 512 * TILE  # rows in 16 bits at a time
 SHARE = 32 * TILE  # rows per unit of work of one thread
-ROOM, MOST_ROOM = 1024, 1 << 22  # candidates per query in a second scan, and of all queries at a time
+ROOM = 1024  # candidates per query in a second scan
+MOST_ROOM = 1 << 22  # candidates of all queries in memory at a time
 UNUSED = np.iinfo(np.int64).max
 
 
@@ -41,7 +43,8 @@ def nearest_chosen(
 ) -> Lists:
     """Squared distances and rows (n, k) of the chosen rows nearest to queries (n, D), ascending, ties by row.
 
-    `width` leading coordinates bound the distances. A finder, if given, sees leading coordinates of all rows.
+    At least one row is chosen. `width` leading coordinates bound the distances. A finder, if given, sees
+    leading coordinates of all rows.
     """
     if len(queries) > FEW_QUERIES or isinstance(finder, FaissFinder | None):
         return ShortRows(points, width, chosen, n_jobs).nearest(queries, k)
@@ -58,17 +61,18 @@ def nearest_by_bounds(
 ) -> Lists:
     """The nearest rows (1, k) for one query (1, D), from lower bounds on the squared distances of all."""
 
-    def nearest(largest: float) -> Lists:
+    def nearest_up_to(largest: float) -> Lists:
         some = np.flatnonzero(bounds <= largest)
         some = some[np.argsort(bounds[some])]
         return rerank(query, points, chosen[some][None], bounds[some][None], k)
 
-    m, sample = PER_NEIGHBOR * max(k, FEW_NEIGHBORS), bounds[:: max(1, len(bounds) // SAMPLED)]
+    m = PER_NEIGHBOR * max(k, FEW_NEIGHBORS)
+    sample = bounds[one_of_each_run(len(bounds), max(1, len(bounds) // SAMPLED))]
     place = m * len(sample) // len(bounds) + 1
     if place >= len(sample):
-        return nearest(np.inf)
-    distances, _ = nearest(np.partition(sample, place)[place])  # about m rows, or at worst none
-    return nearest(distances[0, -1])
+        return nearest_up_to(np.inf)
+    distances, _ = nearest_up_to(np.partition(sample, place)[place])  # of about m rows
+    return nearest_up_to(distances[0, -1])
 
 
 class ShortRows:
@@ -77,15 +81,16 @@ class ShortRows:
     def __init__(self, points: Points, width: int, chosen: IntArray, n_jobs: int | None) -> None:
         self.points, self.width, self.chosen, self.n_jobs = points, width, chosen, n_jobs
         self.base = LeadingColumns(points, width, chosen)
-        square = float(self.base[:: max(1, len(chosen) // SAMPLED)][:, -1].max())
+        sample = self.base[one_of_each_run(len(chosen), max(1, len(chosen) // SAMPLED))]
+        square = float(sample[:, -1].max())
         self.scale = float(RADIUS / (SPREAD * np.sqrt(square))) if square > 0 else 1.0
         self.held: tuple[IntArray, IntArray] | None = None
 
     def nearest(self, queries: FloatArray, k: int) -> Lists:
         """The nearest rows (n, k) for queries (n, D).
 
-        A first scan finds the rows with scores up to probable limits. If the bound on the others is not above
-        the distance of the last neighbor, a second scan finds all rows whose bounds are not.
+        A first scan finds the rows with scores up to probable limits. If one of the others might be nearer
+        than the last neighbor found, a second scan finds every row whose bound does not exceed its distance.
         """
         n, lengths = len(queries), GridLengths.of(queries, self.width, self.scale)
         asked = to_grid(queries[:, : self.width], self.scale)
@@ -121,7 +126,7 @@ class ShortRows:
         return distances, rows
 
     def _probable_limits(self, asked: IntArray, m: int) -> tuple[IntArray, int]:
-        """Limits (n,) on scores that probably at least m rows do not exceed, and room for those rows."""
+        """Limits (n,) on scores, each probably met by at least m rows, and room for them."""
         limits, room = np.full(len(asked), LARGEST, dtype=np.int64), len(self.chosen)
         if room < 8 * m:
             return limits, room
@@ -131,7 +136,7 @@ class ShortRows:
         def limit(b: slice) -> None:
             nonlocal room
             probable, expected = limits_from_sample(leading[b], self.base, m, sampled)
-            limits[b] = np.clip(probable * self.scale**2, -LARGEST, LARGEST)
+            limits[b] = np.clip(probable.astype(np.float64) * self.scale**2, -LARGEST, LARGEST)
             room = 2 * expected  # the same for all queries
 
         over_blocks(limit, len(asked), QUERY_BLOCK, self.n_jobs)
@@ -150,18 +155,18 @@ class ShortRows:
         below[:n] = limits
         counts = np.zeros(padded, dtype=np.int64)
 
-        def scan(b: slice) -> None:
+        def scan_block(b: slice) -> None:
             sought, scores = queries[b].view(np.int32).ravel(), np.empty(QUERIES * TILE, dtype=np.int32)
             hits, lists = np.empty(QUERIES, dtype=np.int64), found[b.start : b.stop]
             scan_short(sought, tiles, norms, pairs, size, start, below[b], scores, hits, lists, counts[b])
 
         for start in range(0, len(self.chosen), AT_ONCE):
             size, (tiles, norms) = min(AT_ONCE, len(self.chosen) - start), self._tiles(start)
-            over_blocks(scan, padded, QUERY_BLOCK, self.n_jobs)
+            over_blocks(scan_block, padded, QUERY_BLOCK, self.n_jobs)
         return counts[:n]
 
     def _tiles(self, start: int) -> tuple[IntArray, IntArray]:
-        """Tiles and squared norms of some of the rows; kept if there are no others."""
+        """Tiles and squared norms of some of the rows; kept if they are all."""
         if self.held is not None:
             return self.held
         rows, pairs = self.chosen[start : start + AT_ONCE], (self.width + 1) // 2

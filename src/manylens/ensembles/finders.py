@@ -13,6 +13,7 @@ from manylens.ensembles.faiss_finder import FaissFinder
 from manylens.native.nearest import (
     COMPLETE_BLOCK,
     QUERY_BLOCK,
+    TILE,
     LeadingColumns,
     SelectedRows,
     complete_lists,
@@ -163,8 +164,11 @@ class ScanFinder(CheckedState):
 
     def lower_bounds(self, query: FloatArray, width: int, chosen: IntArray) -> FloatArray:
         """Lower bounds on the squared distances of some rows to one query (1, D)."""
-        leading = query[:, : self.shape[1]]
-        return self._base(chosen)[:] @ score_queries(leading)[0] + self._shift(leading, query.shape[1])
+        leading, base = query[:, : self.shape[1]], self._base(chosen)
+        asked, bounds = score_queries(leading)[0], np.empty(len(chosen))
+        for first in range(0, len(chosen), TILE):
+            bounds[first : first + TILE] = base[first : first + TILE] @ asked
+        return bounds + self._shift(leading, query.shape[1])
 
     def within(
         self,

@@ -176,7 +176,10 @@ class GraphFinder(CheckedState):
     def lower_bounds(self, query: FloatArray, width: int, chosen: IntArray) -> FloatArray:
         """Lower bounds on the squared distances of some rows to one query (1, D)."""
         points = self._points.array
-        width = min(width, points.shape[1]) if self.bits == 8 else points.shape[1]  # balls need all columns
+        if self.bits == 8:  # rows of 16 bits may be projected onto a ball of all columns
+            width = min(width, points.shape[1])
+        else:
+            width = points.shape[1]
         gaps = np.empty(len(chosen), dtype=np.int32)
         measure_on_grid(points, chosen, to_grid(query[:, :width], self._scale, points.dtype)[0], gaps)
         return GridLengths.of(query, width, self._scale).bounds(gaps)

@@ -12,7 +12,7 @@ from sklearn.utils import gen_batches
 
 from manylens.ensembles.chosen_rows import ShortRows
 from manylens.ensembles.faiss_finder import FaissFinder
-from manylens.ensembles.finders import ScanFinder
+from manylens.ensembles.finders import LeadingScan, ScanFinder, rank_leading
 from manylens.ensembles.search_coordinates import CompositeAxes, FramedRows
 from manylens.ensembles.search_plans import (
     CalibrationQueries,
@@ -21,7 +21,7 @@ from manylens.ensembles.search_plans import (
     SearchPlan,
     SearchRequest,
 )
-from manylens.native.nearest import count_below, drop_self, nearest
+from manylens.native.nearest import count_below, drop_self, largest_norm, nearest
 from manylens.native.search_graph import Progress, coarse_scale
 from manylens.native.threads import one_blas_thread
 from manylens.typing import BoolArray, FloatArray, IntArray
@@ -436,7 +436,12 @@ def exact_neighbors(
         width = proving_width(sought)
     for batch in gen_batches(len(points), IN_A_SCAN):
         some = points[batch]
-        near, found = ShortRows(some, width, np.arange(len(some)), n_jobs).nearest(sought, min(k, len(some)))
+        few = min(k, len(some))
+        if len(some) < GRAPH_FROM:
+            finder, lead = LeadingScan(some, width, largest_norm(some)), sought[:, :width]
+            near, found, _ = rank_leading(finder, lead, sought, some, few, 10 * k, n_jobs, prove=True)
+        else:  # takes half as long
+            near, found = ShortRows(some, width, np.arange(len(some)), n_jobs).nearest(sought, few)
         merged = np.hstack([distances, near]), np.hstack([rows, found + batch.start])
         distances, rows = nearest(*merged, min(k, merged[0].shape[1]))
     if queries.own is not None:

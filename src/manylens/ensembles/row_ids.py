@@ -59,7 +59,8 @@ def date_key(one: date) -> Any:
 
 def check_ids(ids: Any, n_rows: int, present: AnyArray | None = None) -> AnyArray:
     """One id per row (n,), all different from each other and from those present; anything hashable."""
-    ids = as_array(ids, "ids").copy()  # lookups are kept
+    ids = as_array(ids, "ids").copy()
+    ids.flags.writeable = False  # `places_of` relies on it
     if ids.ndim != 1 or len(ids) != n_rows:
         raise ValueError(f"ids has shape {ids.shape}; {n_rows} rows need one id each, shape ({n_rows},).")
     seen: set[Any] = set() if present is None else set(lookup_keys(present))
@@ -95,7 +96,7 @@ def joined_ids(index: NumberedRows, ids: Any, n_new: int) -> AnyArray | None:
 
 
 def places_of(ids: AnyArray) -> dict[Any, int]:
-    """Row number of each id (n,); kept as long as the array, because searches for a few ids are short."""
+    """Row number of each id (n,), kept as long as the array, so that later searches for ids are short."""
     key, kept = id(ids), LOOKUPS.get(id(ids))
     if kept is None or kept[0]() is not ids:
         kept = LOOKUPS[key] = (

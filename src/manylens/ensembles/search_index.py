@@ -86,6 +86,11 @@ class SearchIndex(CheckedState):
         """One finder per module for method="paper", otherwise one."""
         return len(self.axes.widths) if self.method == "paper" else 1
 
+    @property
+    def leading_finder(self) -> Finder | None:
+        """The finder that sees leading coordinates; None for method="paper", whose finders see modules."""
+        return None if self.method == "paper" else self.finders[0]
+
     def with_plan(
         self, plan: SearchPlan, n_jobs: int | None = None, report: Progress | None = None
     ) -> SearchIndex:
@@ -252,8 +257,8 @@ class SearchIndex(CheckedState):
             batch = slice(start, start + AT_ONCE)
             queries = np.ascontiguousarray(coordinates[batch], dtype=distances.dtype)
             if chosen is not None:
-                width, finder = proving_width(queries), None if self.method == "paper" else self.finders[0]
-                near = nearest_chosen(queries, self.points, width, k, chosen, finder, n_jobs)
+                width = proving_width(queries)
+                near = nearest_chosen(queries, self.points, width, k, chosen, self.leading_finder, n_jobs)
                 distances[batch], rows[batch] = near
             elif self.method == "paper":
                 distances[batch], rows[batch] = self._search_modules(queries, k, n_jobs)
@@ -288,9 +293,8 @@ class SearchIndex(CheckedState):
 
         With most of the squares of the queries (m, D), they bound the distances well.
         """
-        finder = self.finders[0]
-        width = proving_width(queries)
-        if self.method != "paper" and isinstance(finder, ScanFinder) and finder.shape[1] >= width:
+        finder, width = self.leading_finder, proving_width(queries)
+        if isinstance(finder, ScanFinder) and finder.shape[1] >= width:
             return finder
         return LeadingScan(self.points, width, self.reach)
 
@@ -300,13 +304,13 @@ class SearchIndex(CheckedState):
         """Distances up to a radius, ascending, and rows, for each query in the frame of the axes."""
         queries = np.ascontiguousarray(coordinates, dtype=self.points.dtype)
         scaled = float(np.ldexp(radius, -self.axes.frame.exponent))
-        graph = self.finders[0]
+        graph = self.leading_finder
         if len(queries) <= FEW_QUERIES and isinstance(graph, GraphFinder):
-            rows = np.arange(len(self.points)) if chosen is None else chosen
-            width = proving_width(queries)
-            bounds = [graph.lower_bounds(query[None], width, rows) for query in queries]
-            near = [rows[np.sqrt(each) <= scaled] for each in bounds]
-            found = [within_one(*each, self.points, scaled) for each in zip(queries, near, strict=True)]
+            rows, width = np.arange(len(self.points)) if chosen is None else chosen, proving_width(queries)
+            found = []
+            for query in queries:
+                near = rows[np.sqrt(graph.lower_bounds(query[None], width, rows)) <= scaled]
+                found.append(within_one(query, near, self.points, scaled))
         else:
             finder = self.scanner(queries)
             leading = queries[:, : finder.shape[1]]

@@ -154,6 +154,12 @@ def limits_from_first_rows(queries: FloatArray, base: Scanned, m: int) -> tuple[
     return scores[:, m - 1].copy(), 2 * m + 32
 
 
+def one_of_each_run(n: int, stride: int) -> IntArray:
+    """A random row from every run of `stride` of n rows: a fixed step could take only one class."""
+    starts = np.arange(0, max(1, n - stride + 1), stride)
+    return starts + np.random.default_rng(0).integers(0, min(stride, n), len(starts))
+
+
 def limits_from_sample(
     queries: FloatArray, base: Scanned, m: int, n_sampled: int = SAMPLE
 ) -> tuple[FloatArray, int]:
@@ -163,9 +169,7 @@ def limits_from_sample(
     divided by `stride`, is approximately gamma distributed with shape s.
     """
     stride = max(4, -(-len(base) // n_sampled))
-    starts = np.arange(0, len(base) - stride + 1, stride)
-    # A random row from every run of `stride` rows: a fixed step could sample only one class.
-    sample = base[starts + np.random.default_rng(0).integers(0, stride, len(starts))]
+    sample = base[one_of_each_run(len(base), stride)]
     s = 1
     while s < len(sample) and gammainc(s, m / stride) > MISSES:
         s += 1
@@ -448,12 +452,17 @@ def within(
 def within_one(
     query: FloatArray, rows: IntArray, points: Points, radius: float
 ) -> tuple[FloatArray, IntArray]:
-    """Squared distances up to a radius, ascending, and those of some rows (m,) that have them."""
-    gaps = points[rows] - query
-    squares = np.einsum("ij,ij->i", gaps, gaps)
-    order = np.lexsort((rows, squares))
-    order = order[np.sqrt(squares[order]) <= radius]
-    return squares[order], rows[order]
+    """Squared distances up to a radius, ascending, and their rows, among some rows (m,)."""
+    found = [(np.empty(0, dtype=points.dtype), np.empty(0, dtype=np.int64))]
+    for first in range(0, len(rows), COMPLETE_ROWS):
+        some = rows[first : first + COMPLETE_ROWS]
+        gaps = points[some] - query
+        squares = np.einsum("ij,ij->i", gaps, gaps)
+        near = np.sqrt(squares) <= radius
+        found.append((squares[near], some[near]))
+    distances, near_rows = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    order = np.lexsort((near_rows, distances))
+    return distances[order], near_rows[order]
 
 
 def drop_self(own: IntArray, rows: IntArray, *beside: AnyArray) -> list[AnyArray]:

@@ -1,7 +1,8 @@
-"""Scan the leading coordinates of rows in 16 bits: products of integers are exact, and take half as long.
+"""Scan the leading coordinates of rows in 16 bits.
 
-The score of a row b for a query q is |b|² - 2 q.b, in steps of a grid. Rows and queries are projected onto a
-ball and rounded, so the grid increases no distance by more than `rounding_error`.
+Integer products are exact, and take half as long as those of float32 numbers. The score of a row b for a
+query q is |b|² - 2 q.b, in steps of a grid. Rows and queries are projected onto a ball and rounded, so the
+grid increases no distance by more than `GridLengths.slack`.
 """
 
 # ruff: noqa: ARG001 (numba passes a fixed list of arguments)
@@ -27,11 +28,11 @@ GROUPS, LANES = (4, 16) if binding.get_host_cpu_features().get("avx512f") else (
 QUERIES = 4  # queries that are multiplied with a tile at once
 TILE = GROUPS * LANES  # rows per tile
 LARGEST = np.iinfo(np.int32).max
-ROUNDED = 0.505  # largest error of a coordinate on a grid, in steps, with that of float32
+ROUNDED = 0.505  # largest error of a rounded coordinate, in steps: half a step, and the error of float32
 
 
 class GridLengths(NamedTuple):
-    """How distances by some leading coordinates on a grid bound squared distances over all coordinates."""
+    """Converts between squared distances on a grid, over leading coordinates, and bounds over all of them."""
 
     scale: float  # steps of the grid per unit of length
     slack: float  # steps by which the grid may increase a distance
@@ -49,7 +50,7 @@ class GridLengths(NamedTuple):
         return np.asarray(lengths**2 * (1 - self.rounding))
 
     def squares(self, distances: FloatArray) -> FloatArray:
-        """The largest squares on the grid of rows within squared distances."""
+        """Upper bounds on the squares on the grid of rows within these squared distances."""
         lengths = np.sqrt(distances.astype(np.float64) * (1 + 2 * self.rounding))
         return np.asarray(np.minimum(np.ceil((lengths * self.scale + self.slack) ** 2), LARGEST))
 
