@@ -13,7 +13,6 @@ from sklearn.model_selection import train_test_split
 from benchmarks.harness import Claim, Comparison, ratio, result
 from benchmarks.peers.pruning.tables import CHOOSING, JUDGED, NEEDED, VALUES, draw
 from manylens.datasets import make_friedman
-from manylens.native.trees import inner_levels
 from manylens.pruning import PrunedTrees, TreePruner
 from manylens.pruning.node_path import Nodes, open_nodes, renumbered
 from manylens.pruning.path_losses import first_sizes, nodes_size
@@ -149,6 +148,15 @@ def cost_complexity(forest, alpha, part):
         tree.ccp_alpha = alpha
         tree._prune_tree()  # sets a new tree_; there is no public way that does not fit again
     return find_format(pruned).read(pruned)
+
+
+def inner_levels(children, roots):
+    """The inner nodes of all trees, level by level from the roots down."""
+    level = roots[children[roots, 0] != roots]
+    while len(level):
+        yield level
+        below = children[level].ravel()
+        level = below[children[below, 0] != below]
 
 
 def ended_at(nodes: Nodes, depth):
@@ -447,54 +455,6 @@ class PrunedBoostingNodes(PrunedNodes):
             n_estimators=size, verbose=-1
         )
         yield lambda classes: (xgboost.XGBClassifier if classes else xgboost.XGBRegressor)(n_estimators=size)
-
-
-class PrunedBoostingTables(PrunedBoostingNodes):
-    """PrunedBoostingNodes on tables with up to 4,000 training rows (1,000 of them to prune by) and 4,000 test
-    rows, so that test losses tell more: letter, yeast, optdigits, glass, ionosphere, California housing,
-    kin8nm, abalone and Friedman's function, five draws each, and one of isolet, on which boosting takes a
-    minute. All claims are about all of them, but for those about tables with at least 400 test rows, all but
-    glass (72) and ionosphere (117)."""
-
-    claims = (
-        *PrunedBoostingNodes.claims,
-        Claim(
-            "largest loss of a single draw relative to early stopping, at least 400 test rows",
-            result("ours", "many_worst_to_fresh"),
-            at_most=1.01,
-        ),
-        Claim(
-            "mean relative error of held_out_loss_, at least 400 test rows",
-            result("ours", "many_held_out_error"),
-            at_most=0.02,
-        ),
-        Claim(
-            "pruning time / training time, all tables together",
-            result("ours", "total_share_of_time"),
-            at_most=0.3,
-        ),
-    )
-    most_rows = 4000
-    tables = (
-        *("letter", "yeast", "optdigits", "glass", "ionosphere"),
-        *("reg_cal_housing", "reg_kin8nm", "reg_abalone", "friedman"),
-    )
-    slow_tables = ("isolet",)
-
-    def make_data(self):
-        if self.quick:
-            names, most = [("wine", 0), ("friedman", 0)], 400
-        else:
-            names = [(name, seed) for name in self.tables for seed in range(self.draws)]
-            names, most = names + [(name, 0) for name in self.slow_tables], self.most_rows
-        made = [
-            Table(name, seed, make(name not in VALUES), most, self.held_out)
-            for make in self.ensembles()
-            for name, seed in names
-        ]
-        for table in made:
-            table.judged = True
-        return made
 
 
 class PrunedToLimits(Comparison):
