@@ -200,7 +200,8 @@ class Caller:
             wide = value.dtype.itemsize > 8  # extended precision, which torch does not have
             dtype = np.dtype(np.float64) if wide else value.dtype.newbyteorder("=")
             # torch warns of arrays that cannot be written to, such as files mapped into memory
-            value = torch.as_tensor(value.astype(dtype, copy=not value.flags.writeable))
+            # the order in memory, which frames turn round, would change the rounding of products
+            value = torch.as_tensor(value.astype(dtype, order="C", copy=not value.flags.writeable))
         if not isinstance(value, torch.Tensor):
             return value
         return value.to(self.device, self.dtype if value.is_floating_point() else None)
