@@ -7,13 +7,16 @@ import pytest
 
 from manylens.native.trees import (
     LANES,
+    SIDES,
     Tree,
     add_complete_rows,
     add_rows_with_missing,
     flatten_trees,
+    pack_nodes,
     round_down,
     sum_of_trees,
 )
+from tests.native.plain_python import forms
 
 
 def random_tree(rng, depth, n_features, n_outputs):
@@ -108,3 +111,38 @@ def test_rounded_thresholds_split_float32_numbers_the_same():
     assert narrow.dtype == np.float32
     assert np.all(narrow <= thresholds)
     assert np.all(np.nextafter(narrow, np.float32(np.inf)) > thresholds)
+
+
+@forms(pack_nodes)
+@pytest.mark.parametrize("within", [False, True])
+def test_packed_nodes_have_numbers_among_all_nodes_and_leaves(loop, within):
+    trees = forest(0)
+    sizes = np.array([len(tree.value) for tree in trees])
+    roots = np.cumsum(sizes) - sizes
+    left, right = (np.concatenate([getattr(t.nodes, name) for t in trees]) for name in SIDES)
+    leaf, value = left < 0, np.concatenate([tree.value for tree in trees])
+    shift = np.repeat(roots, sizes)
+    wanted = np.where(
+        leaf[:, np.newaxis], np.arange(len(left))[:, np.newaxis], (np.stack([left, right]) + shift).T
+    )
+    given = np.stack([left, right], axis=1) if within else wanted
+    arrays = given.astype(np.uint32), np.ones(len(left), np.uint32), np.zeros(len(left), np.float32)
+    children, feature, threshold = (each.copy() for each in arrays)
+    packed = flatten_trees(trees)._replace(
+        depths=np.empty(len(trees), dtype=np.int64),
+        children=children,
+        feature=feature,
+        threshold=threshold,
+        missing=np.ones(len(left), dtype=np.uint8),
+        leaf=np.empty(len(left), dtype=np.uint32),
+    )
+    at = np.empty(len(left), dtype=np.uint32)
+    n_leaves = loop(packed, within, at, np.zeros(sizes.max(), dtype=np.int64))
+    np.testing.assert_array_equal(at[:n_leaves], np.flatnonzero(leaf))
+    np.testing.assert_array_equal(children, wanted)
+    np.testing.assert_array_equal(packed.depths, [tree.nodes.max_depth for tree in trees])
+    np.testing.assert_array_equal(packed.leaf, np.where(leaf, np.cumsum(leaf) - 1, 0))
+    np.testing.assert_array_equal(packed.value, value[leaf])
+    for array in (feature, packed.missing):
+        np.testing.assert_array_equal(array, ~leaf)
+    np.testing.assert_array_equal(threshold, np.where(leaf, np.inf, 0))

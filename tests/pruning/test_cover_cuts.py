@@ -18,23 +18,26 @@ S, label = make_shells(200, random_state=0)
 X, S = X.astype(np.float32), S.astype(np.float32)
 
 
-def evaluator_of(forest, rows, target):
-    """An evaluator by the out-of-bag rows of a forest, without trials."""
+def evaluator_of(forest, rows, target, *, held_out=False):
+    """An evaluator by the out-of-bag rows of a forest, or by rows that are in no sample, without trials."""
     whole = find_format(forest).read(forest)
-    return HeldOutEvaluator(
-        whole, rows, row_leaves(rows, whole.trees, out_of_bag(forest, whole, rows, target), target), []
-    )
+    seen = None if held_out else out_of_bag(forest, whole, rows, target)
+    return HeldOutEvaluator(whole, rows, row_leaves(rows, whole.trees, seen, target), [])
 
 
 @pytest.mark.parametrize("link", ["auto", "identity", "logistic"])
 @pytest.mark.parametrize("kind", [RandomForestClassifier, RandomForestRegressor])
-def test_the_sizes_and_losses_of_cuts_are_those_of_their_models(kind, link):
+@pytest.mark.parametrize("held_out", [False, True])
+def test_the_sizes_and_losses_of_cuts_are_those_of_their_models(kind, link, held_out):
     classes = kind is RandomForestClassifier
     rows = S if classes else X
     forest = kind(24, random_state=0).fit(rows, label if classes else y)
     target = (label[:, np.newaxis] == np.unique(label)).astype(float) if classes else y[:, np.newaxis]
-    evaluator = evaluator_of(forest, rows, target)
-    seen = out_of_bag(forest, evaluator.ensemble, rows, target)
+    evaluator = evaluator_of(forest, rows, target, held_out=held_out)
+    seen = [None] * 25
+    if not held_out:
+        out = out_of_bag(forest, evaluator.ensemble, rows, target)
+        seen = [out[:n_trees] for n_trees in range(25)]
     counts = set()
     for cuts in cover_paths(evaluator, 6, link, np.inf):
         for cut in cuts:
@@ -46,7 +49,7 @@ def test_the_sizes_and_losses_of_cuts_are_those_of_their_models(kind, link):
             assert sizes[-1] < 0.6 * sizes[0]
             last = models[-1]
             C = len(last.intercept)
-            reached = row_leaves(rows, last.ensemble().trees, seen[: cut.candidate.n_trees], target[:, -C:])
+            reached = row_leaves(rows, last.ensemble().trees, seen[cut.candidate.n_trees], target[:, -C:])
             with_leaves = reached._replace(node=last.ensemble().trees.leaf[reached.node])
             leaf = last.children[:, 0] == np.arange(len(last.children))
             losses = row_losses(last._replace(value=last.value[leaf]), with_leaves).loss

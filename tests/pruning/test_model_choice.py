@@ -18,14 +18,22 @@ from manylens.pruning import TreePruner, model_choice, tree_pruner
 from manylens.pruning.held_out_trials import held_out_trials
 from manylens.pruning.model_choice import DOUBT, FOLDS, doubted, optimism, stage_optimism
 from manylens.pruning.node_path import row_leaves
-from manylens.pruning.path_losses import Candidate, HeldOutEvaluator, first_sizes
+from manylens.pruning.path_losses import (
+    LARGEST_GAIN,
+    Candidate,
+    HeldOutEvaluator,
+    JudgedRows,
+    first_sizes,
+    paths_of,
+)
 from manylens.pruning.pruned_ensemble import comparable_rows
 from manylens.pruning.pruned_trees import find_format
 
 
 def chooser(losses):
-    """Chooses the model (row of losses) with the smallest mean."""
-    return lambda rows: losses[np.argmin(losses[:, rows].mean(axis=1))]
+    """Chooses the model (row of losses) with the smallest mean of the columns that are not in a fold."""
+    fold = np.arange(losses.shape[1]) % FOLDS
+    return lambda k: losses[np.argmin(losses[:, fold != k].mean(axis=1))]
 
 
 def test_a_choice_that_all_rows_agree_on_is_not_flattered():
@@ -232,3 +240,27 @@ def test_boosting_is_refitted_only_by_evidence_against_stopping_early_at_as_many
         most = max(1, small.n_nodes_ // 2)
         limited = TreePruner(model, loss=0.05, max_nodes=most, random_state=0).fit(rows, target)
         assert limited.n_nodes_ <= most
+
+
+@pytest.mark.parametrize("n_rows", [10, 37, 400])
+def test_the_losses_of_some_rows_do_not_depend_on_the_others(n_rows):
+    rng = np.random.default_rng(n_rows)
+    loss, reference = rng.exponential(size=(4, n_rows)), rng.exponential(size=n_rows)
+    loss[0] = reference
+    wrong, uncut = rng.integers(2, size=(4, n_rows)).astype(float), rng.integers(2, size=n_rows).astype(float)
+    judged = JudgedRows(loss, wrong, reference, uncut, reference + 0.1, (1.2, 0.1), (0.01, 0.02))
+    sets = rng.uniform(size=(n_rows, FOLDS)) < 0.7
+    for rows, found in zip(sets.T, paths_of(judged, sets.astype(float), 1.1, 2.0), strict=True):
+        some = JudgedRows(*(each[..., rows] for each in judged[:5]), *judged[5:])
+        root, control = np.sqrt(rows.sum() - 1), np.minimum(some.control, 2.0)
+        slopes = np.clip([np.polyfit(control, each, 1)[0] for each in some.loss], 0, 1)
+        slopes = np.minimum(slopes, some.loss.mean(axis=1) / control.mean())
+        np.testing.assert_allclose(found.loss, some.loss.mean(axis=1) + slopes * (1.2 - control.mean()))
+        np.testing.assert_allclose(found.rise, found.loss - 1.1)
+        rise = np.maximum(some.loss - some.reference, -LARGEST_GAIN * 1.1)
+        np.testing.assert_allclose(found.rise_error, rise.std(axis=1) / root, atol=1e-12)
+        noise = (some.loss - slopes[:, np.newaxis] * control).std(axis=1) / root
+        np.testing.assert_allclose(found.loss_error, np.hypot(noise, slopes * 0.1), atol=1e-7)
+        more = some.wrong - some.uncut
+        np.testing.assert_allclose(found.error_rise, more.mean(axis=1) + 0.01, atol=1e-12)
+        np.testing.assert_allclose(found.error_rise_error, np.hypot(more.std(axis=1) / root, 0.02))

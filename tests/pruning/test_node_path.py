@@ -38,12 +38,14 @@ def test_rows_keep_their_leaves_and_scores_along_a_path(ensemble, masked):
     seen = np.random.default_rng(0).uniform(size=(12, 120)) < 0.6 if masked else None
     nodes, rows = opened(ensemble, X, y[:, np.newaxis], seen)
     total = nodes.n_leaves
-    for model, judged in prune_path(nodes, rows, 1.0, [None, total // 2, total // 4, total // 9], rows):
+    goals = [None, total // 2, total // 4, total // 9]
+    for model, judged, score in prune_path(nodes, rows, 1.0, goals, rows):
         trees = model.ensemble().trees
         direct = row_leaves(comparable_rows(X, trees), trees, None, rows.target)
         if not masked:
             np.testing.assert_array_equal(judged.node, direct.node)
             np.testing.assert_allclose(row_scores(model, judged), row_scores(model, direct))
+        np.testing.assert_allclose(score, row_scores(model, judged))
         assert model.n_leaves <= total
         assert np.all(judged.node < len(model.children))
 
@@ -51,7 +53,7 @@ def test_rows_keep_their_leaves_and_scores_along_a_path(ensemble, masked):
 def test_refits_without_a_penalty_reach_the_least_squares_fit_of_one_tree():
     one = GradientBoostingRegressor(n_estimators=1, random_state=0).fit(X, y)
     nodes, rows = opened(one, X, (y + 3 * X[:, 0])[:, np.newaxis])
-    *_, (model, judged) = prune_path(nodes, rows, 0.0, [None] * 3, rows)
+    *_, (model, judged, _) = prune_path(nodes, rows, 0.0, [None] * 3, rows)
     leaf = judged.node
     means = np.array([rows.target[leaf == node].mean() for node in leaf])
     np.testing.assert_allclose(row_scores(model, judged)[:, 0], means)
@@ -59,7 +61,7 @@ def test_refits_without_a_penalty_reach_the_least_squares_fit_of_one_tree():
 
 def test_without_cuts_and_with_infinite_shrinkage_nothing_changes():
     nodes, rows = opened(FOREST, X, y[:, np.newaxis])
-    [(model, judged)] = prune_path(nodes, rows, np.inf, [None], rows)
+    [(model, judged, _)] = prune_path(nodes, rows, np.inf, [None], rows)
     np.testing.assert_allclose(row_scores(model, judged)[:, 0], FOREST.predict(X))
 
 
@@ -98,7 +100,7 @@ def test_trees_without_splits_take_no_leaves_from_the_others():
     assert constant > 100
     assert nodes.n_split_leaves == nodes.n_leaves - constant
     goal = nodes.n_split_leaves // 2
-    [(model, _)] = prune_path(nodes, rows, 1.0, [goal], rows)
+    [(model, *_)] = prune_path(nodes, rows, 1.0, [goal], rows)
     assert 0.8 * goal < model.n_leaves <= goal
 
 

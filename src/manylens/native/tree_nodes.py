@@ -10,30 +10,65 @@ from typing import TypeAlias
 
 import numpy as np
 
-from manylens.native.compiling import compiled
+from manylens.native.compiling import compiled, inlined
 from manylens.native.trees import FlatTrees
 from manylens.typing import BoolArray, FloatArray, IntArray
 
-Entries: TypeAlias = tuple[IntArray, IntArray, IntArray, IntArray]  # start, row, node; column of each tree
+# start, row, node of RowLeaves; column of each tree
+Entries: TypeAlias = tuple[IntArray, IntArray, IntArray, IntArray]
+Rows: TypeAlias = tuple[IntArray, IntArray]  # row, node
 NewNodes: TypeAlias = tuple[IntArray, IntArray]  # children (m, 2) and parent (m,)
 Moments: TypeAlias = tuple[FloatArray, FloatArray]  # gradient (m, V) and curvature (m,) of the loss
 
 
-@compiled
+@inlined
+def entries_of(t: int, start: IntArray, row: IntArray, node: IntArray) -> Rows:
+    """Rows and nodes of a tree. Indices into these start at 0 and need no checks, which halves the times."""
+    first, last = start[t], start[t + 1]
+    return row[: last - first] if len(row) != len(node) else row[first:last], node[first:last]
+
+
+@compiled(allocates=False)
 def leaf_of_rows(X: FloatArray, trees: FlatTrees, start: IntArray, row: IntArray, node: IntArray) -> None:
     """Set node (p,) to the leaves in which the rows of each tree (start, row) end."""
     roots, _depths, feature, threshold, children, missing, _leaf, _value, _column = trees
     for t in range(len(start) - 1):
-        for j in range(start[t], start[t + 1]):
-            at, i = roots[t], row[j]
+        rows, nodes = entries_of(t, start, row, node)
+        for j in range(len(nodes)):
+            at, i = roots[t], rows[j]
             while children[at, 0] != at:
                 x = X[i, feature[at]]
                 child = missing[at] if np.isnan(x) else np.uint8(not (x <= threshold[at]))
                 at = children[at, child]
-            node[j] = at
+            nodes[j] = at
 
 
-@compiled
+@compiled(allocates=False)
+def sum_up(children: IntArray, parent: IntArray, cover: FloatArray, value: FloatArray) -> None:
+    """Set parents, the covers of inner nodes, and their values (m, V): the means of what is below."""
+    for node in range(len(children) - 1, -1, -1):  # children come after their parents
+        a, b = children[node, 0], children[node, 1]
+        if a == node:
+            continue
+        parent[a] = parent[b] = node
+        cover[node] = cover[a] + cover[b]
+        share = cover[a] / cover[node]
+        for k in range(value.shape[1]):
+            value[node, k] = share * value[a, k] + (1 - share) * value[b, k]
+
+
+@compiled(allocates=False)
+def smooth_down(children: IntArray, cover: FloatArray, amount: float, value: FloatArray) -> None:
+    """Shrink the values (m, V) of nodes toward those of their parents, which count for `amount` rows."""
+    for node in range(len(children)):
+        for side in range(2 if children[node, 0] != node else 0):
+            below = children[node, side]
+            share = cover[below] / (cover[below] + amount)
+            for k in range(value.shape[1]):
+                value[below, k] = share * value[below, k] + (1 - share) * value[node, k]
+
+
+@compiled(allocates=False)
 def add_values(entries: Entries, value: FloatArray, total: FloatArray) -> None:
     """Add Σ_t v to total (n, C) over the trees t that count for a row.
 
@@ -42,9 +77,9 @@ def add_values(entries: Entries, value: FloatArray, total: FloatArray) -> None:
     start, row, node, column = entries
     width = np.uint32(value.shape[1])
     for t in range(len(column)):
-        first = column[t]
-        for j in range(start[t], start[t + 1]):
-            i, leaf = row[j], node[j]
+        first, (rows, nodes) = column[t], entries_of(t, start, row, node)
+        for j in range(len(nodes)):
+            i, leaf = rows[j], nodes[j]
             if width == 1:  # without a loop, it takes half the time
                 total[i, first] += value[leaf, 0]
                 continue
@@ -52,7 +87,7 @@ def add_values(entries: Entries, value: FloatArray, total: FloatArray) -> None:
                 total[i, first + k] += value[leaf, k]
 
 
-@compiled
+@compiled(allocates=False)
 def node_moments(
     first: int,
     last: int,
@@ -61,15 +96,20 @@ def node_moments(
     residual: FloatArray,
     h: float,
     moments: Moments,
+    weigh: bool,
 ) -> None:
-    """Add the moments of the loss, with curvature h, with respect to the leaf values of these trees."""
+    """Add the moments of the loss, with curvature h, with respect to the leaf values of these trees.
+
+    Without `weigh`, only the gradient is added: the curvature of a leaf changes only by cuts.
+    """
     (start, row, node, column), (gradient, weight) = entries, moments
     width = np.uint32(gradient.shape[1])
     for t in range(first, last):
-        at = column[t]
-        for j in range(start[t], start[t + 1]):
-            i, leaf = row[j], node[j]
-            weight[leaf] += h * scale[i] * scale[i]
+        at, (rows, nodes) = column[t], entries_of(t, start, row, node)
+        for j in range(len(nodes)):
+            i, leaf = rows[j], nodes[j]
+            if weigh:
+                weight[leaf] += h * scale[i] * scale[i]
             if width == 1:
                 gradient[leaf, 0] += scale[i] * residual[i, at]
                 continue
@@ -77,7 +117,7 @@ def node_moments(
                 gradient[leaf, k] += scale[i] * residual[i, at + k]
 
 
-@compiled
+@compiled(allocates=False)
 def refit_leaves(
     entries: Entries,
     scale: FloatArray,
@@ -89,19 +129,20 @@ def refit_leaves(
     simplex: float,
     value: FloatArray,
     moments: Moments,
+    weigh: bool,
 ) -> None:
     """One pass of ridge regression over leaf indicators, tree by tree; changes `value` and `residual` (n, C).
 
     Minimizes Σ_ic r_ic²/(2 h) + penalty/2 |value - prior|² over the values of one tree at a time, with r = h
     (score - target) the residual and h the curvature. scale (n,) multiplies what trees add to a row. If
-    simplex > 0, the values of a leaf stay non-negative and sum to it. The moments are zeros,
-    used as working memory; roots has one more entry, m.
+    simplex > 0, the values of a leaf stay non-negative and sum to it. The moments are zeros, used as working
+    memory, but the curvatures are given unless `weigh`; roots has one more entry, m.
     """
     (start, row, node, column), (gradient, weight) = entries, moments
     width = np.uint32(value.shape[1])
     for t in range(len(column)):
-        first = column[t]
-        node_moments(t, t + 1, entries, scale, residual, curvature, moments)
+        first, (rows, nodes) = column[t], entries_of(t, start, row, node)
+        node_moments(t, t + 1, entries, scale, residual, curvature, moments, weigh)
         for leaf in range(roots[t], roots[t + 1]):
             if weight[leaf] == 0.0:
                 continue
@@ -118,8 +159,8 @@ def refit_leaves(
                     new = new * simplex / total if total > 0.0 else simplex / width
                 gradient[leaf, k] = curvature * (new - value[leaf, k])
                 value[leaf, k] = new
-        for j in range(start[t], start[t + 1]):
-            i, leaf = row[j], node[j]
+        for j in range(len(nodes)):
+            i, leaf = rows[j], nodes[j]
             if width == 1:
                 residual[i, first] += scale[i] * gradient[leaf, 0]
                 continue
@@ -127,7 +168,7 @@ def refit_leaves(
                 residual[i, first + k] += scale[i] * gradient[leaf, k]
 
 
-@compiled
+@compiled(allocates=False)
 def cut_prices(
     children: IntArray,
     parent: IntArray,
@@ -182,7 +223,7 @@ def cut_prices(
             price[node] = min(price[node], cost[node] / (leaves[node] - 1))
 
 
-@compiled
+@compiled(allocates=False)
 def place_nodes(
     children: IntArray, parent: IntArray, cut: BoolArray, remains: BoolArray, place: IntArray, new: NewNodes
 ) -> int:
@@ -210,14 +251,37 @@ def place_nodes(
     return count
 
 
-@compiled
+@compiled(allocates=False)
 def move_rows(
-    start: IntArray, row: IntArray, node: IntArray, gone: BoolArray, place: IntArray, moved: IntArray
+    entries: Entries, gone: BoolArray, place: IntArray, value: FloatArray, moved: Rows, total: FloatArray
 ) -> None:
-    """Copy rows and nodes of the trees that are not gone to `moved` (2, p), with new numbers of the nodes."""
-    count = 0
+    """Copy rows and nodes of the trees that are not gone, with new numbers, and add their values to total.
+
+    The columns are those of the trees that remain. `moved` may be the memory of the entries.
+    """
+    (start, row, node, column), (row_, node_) = entries, moved
+    width, count, number = np.uint32(value.shape[1]), 0, 0
     for t in range(len(gone)):
-        if not gone[t]:
-            for j in range(start[t], start[t + 1]):
-                moved[0, count], moved[1, count] = row[j], place[node[j]]
-                count += 1
+        if gone[t]:
+            continue
+        first, (rows, nodes) = column[number], entries_of(t, start, row, node)
+        new_rows, new_nodes = row_[count : count + len(nodes)], node_[count : count + len(nodes)]
+        for j in range(len(nodes)):
+            i, leaf = rows[j], place[nodes[j]]
+            new_nodes[j] = leaf
+            if width == 1:
+                total[i, first] += value[leaf, 0]
+                continue
+            for k in range(width):
+                total[i, first + k] += value[leaf, k]
+        for j in range(len(nodes) if len(row) == len(node) else 0):
+            new_rows[j] = rows[j]
+        count, number = count + len(nodes), number + 1
+
+
+@compiled(allocates=False)
+def find_stand_ins(parent: IntArray, cover: FloatArray, level: float, above: IntArray) -> None:
+    """Set above (m,) to the highest ancestor whose cover is below the level, or to the node itself."""
+    for node in range(len(parent)):  # children come after their parents
+        up = parent[node]
+        above[node] = above[up] if up >= 0 and cover[up] < level else node

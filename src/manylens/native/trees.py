@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +25,8 @@ class FlatTrees(NamedTuple):
 
 
 LANES = 8  # rows that descend a tree together
+NONE = np.uint32(2**32 - 1)  # child of a leaf in the arrays of other libraries: -1
+SIDES = ("children_left", "children_right")
 DTYPES = ("u4", "i8", "u4", "f4", "u4", "u1", "u4", "f8", "u4")  # of the arrays of FlatTrees
 
 
@@ -39,19 +40,15 @@ class Tree(NamedTuple):
 
 def flatten_trees(trees: list[Tree]) -> FlatTrees:
     """Concatenate the nodes of all trees."""
-    left = np.concatenate([tree.nodes.children_left for tree in trees])
-    right = np.concatenate([tree.nodes.children_right for tree in trees])
     sizes = np.array([len(tree.nodes.children_left) for tree in trees])
-    roots = np.cumsum(sizes) - sizes
-    is_leaf = left < 0
-    children = np.stack([left, right], axis=1) + np.repeat(roots, sizes)[:, np.newaxis]
-    children[is_leaf] = np.flatnonzero(is_leaf)[:, np.newaxis]
+    sides = (np.concatenate([getattr(tree.nodes, name) for tree in trees]) for name in SIDES)
     own = [np.maximum(tree.nodes.feature, 0) for tree in trees]
     feature = [k if tree.features is None else tree.features[k] for k, tree in zip(own, trees, strict=True)]
     threshold = round_down(np.concatenate([tree.nodes.threshold for tree in trees]))
     missing = np.concatenate([tree.nodes.missing_go_to_left == 0 for tree in trees])
     value, column = np.concatenate([tree.value for tree in trees]), np.zeros(len(trees), dtype=np.uint32)
-    return pack_trees(children, np.concatenate(feature), threshold, missing, value, roots, column)
+    parts = np.stack([*sides], axis=1), np.concatenate(feature), threshold, missing, value
+    return pack_trees(*parts, np.cumsum(sizes) - sizes, column, within=True)
 
 
 def pack_trees(
@@ -62,40 +59,49 @@ def pack_trees(
     value: FloatArray,
     roots: IntArray,
     column: IntArray,
+    within: bool = False,
 ) -> FlatTrees:
-    """Flat trees from arrays over all nodes; a leaf is its own child."""
-    leaf = children[:, 0] == np.arange(len(children))
-    flat = FlatTrees(
-        roots,
-        tree_depths(children, roots),
-        np.where(leaf, 0, feature),
-        np.where(leaf, np.inf, threshold).astype(threshold.dtype),
-        children,
-        np.where(leaf, 0, missing),
-        np.where(leaf, np.cumsum(leaf) - 1, 0),
-        value[leaf],
-        column,
-    )
+    """Flat trees from arrays over all nodes, which are reused if they have the right type.
+
+    A leaf is its own child, or has -1. Children come after their parents, numbered among all nodes, or within
+    their tree.
+    """
+    m, t = len(children), len(roots)
+    deepest, leaf, at = np.empty(t, dtype=np.int64), *np.empty((2, m), dtype=np.uint32)
+    flat = (roots, deepest, feature, threshold, children, missing, leaf, value[:0], column)
     kinds = [threshold.dtype if kind == "f4" else kind for kind in DTYPES]
-    return FlatTrees(*(np.ascontiguousarray(a, dtype=kind) for a, kind in zip(flat, kinds, strict=True)))
+    trees = FlatTrees(*(np.ascontiguousarray(a, dtype=kind) for a, kind in zip(flat, kinds, strict=True)))
+    largest = int(np.max(np.diff(roots, append=m), initial=0))
+    n_leaves = pack_nodes(trees, within, at, np.zeros(largest, dtype=np.int64))
+    return trees._replace(value=np.ascontiguousarray(value[at[:n_leaves]], dtype=np.float64))
 
 
-def inner_levels(children: IntArray, roots: IntArray) -> Iterator[IntArray]:
-    """The inner nodes of all trees, level by level from the roots down."""
-    level = np.asarray(roots, dtype=np.int64)
-    level = level[children[level, 0] != level]
-    while len(level):
-        yield level
-        below = children[level].ravel().astype(np.int64)
-        level = below[children[below, 0] != below]
+@compiled(allocates=False)
+def pack_nodes(trees: FlatTrees, within: bool, at: IntArray, depth: IntArray) -> int:
+    """Number children and leaves, set depths, and return how many leaves there are, in nodes `at` (m,).
 
-
-def tree_depths(children: IntArray, roots: IntArray) -> IntArray:
-    """Steps from each root to its deepest leaf."""
-    depths = np.zeros(len(roots), dtype=np.int64)
-    for number, level in enumerate(inner_levels(children, roots)):
-        depths[np.searchsorted(roots, level, side="right") - 1] = number + 1
-    return depths
+    depth (as many as the largest tree has nodes) is working memory.
+    """
+    roots, depths, feature, threshold, children, missing, leaf, _value, _column = trees
+    count = 0
+    for t in range(len(roots)):
+        root, end = int(roots[t]), int(roots[t + 1]) if t + 1 < len(roots) else len(feature)
+        shift = root if within else 0
+        depth[0] = depths[t] = 0
+        for node in range(root, end):
+            first, leaf[node] = children[node, 0], 0
+            if first != NONE and first + shift != node:
+                for side in range(2):
+                    child = children[node, side] + shift
+                    children[node, side] = child
+                    depth[child - root] = depth[node - root] + 1
+                continue
+            depths[t] = max(depths[t], depth[node - root])
+            children[node, 0] = children[node, 1] = node
+            feature[node], threshold[node], missing[node], leaf[node] = 0, np.inf, 0, count
+            at[count] = node
+            count += 1
+    return count
 
 
 def check_flat_trees(trees: FlatTrees, n_features: int, n_outputs: int) -> None:
@@ -117,7 +123,9 @@ def check_flat_trees(trees: FlatTrees, n_features: int, n_outputs: int) -> None:
 def round_down(threshold: FloatArray) -> FloatArray:
     """The largest float32 not above each threshold t: x ≤ t is unchanged for every float32 x."""
     narrow = threshold.astype(np.float32)
-    return np.where(narrow > threshold, np.nextafter(narrow, np.float32(-np.inf)), narrow)
+    above = narrow > threshold
+    narrow[above] = np.nextafter(narrow[above], np.float32(-np.inf))
+    return narrow
 
 
 def sum_of_trees(X: FloatArray, trees: FlatTrees, n_outputs: int | None = None) -> FloatArray:

@@ -155,7 +155,7 @@ def read_lightgbm_trees(model: Any, sections: Sequence[str], n_columns: int) -> 
         both(np.zeros(len(last)), value)[:, np.newaxis],
         both(numbers_in(fields["internal_count"]).astype(np.float64), cover),
     )
-    return flatten_nodes(nodes, sizes, np.arange(len(leaves)) % n_columns, "f8")
+    return flatten_nodes([nodes], sizes, np.arange(len(leaves)) % n_columns, "f8")
 
 
 def numbers_in(lines: Sequence[str], dtype: type = np.int64) -> AnyArray:
@@ -279,7 +279,7 @@ def read_xgboost_trees(model: Any, content: bytes) -> tuple[FlatTrees, FloatArra
     split, cover = found["split_conditions"][1].astype("f4"), found["sum_hessian"][1].astype("f8")
     threshold, value = np.nextafter(split, np.float32(-np.inf)), split.astype(np.float64)[:, np.newaxis]
     nodes = OneTree(left, right, feature, threshold, missing_left, value, cover)
-    return flatten_nodes(nodes, found["left_children"][0], np.array(columns, dtype=np.int64), "f4")
+    return flatten_nodes([nodes], found["left_children"][0], np.array(columns, dtype=np.int64), "f4")
 
 
 def xgboost_tree(number: int, tree: OneTree, n_features: str) -> dict[str, Any]:

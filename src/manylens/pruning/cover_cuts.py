@@ -7,15 +7,16 @@ same loss, but their difference from the whole forest is known more exactly.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from manylens.native.threads import in_threads
+from manylens.native.tree_nodes import find_stand_ins
 from manylens.pruning.members import Link
 from manylens.pruning.node_path import (
     Nodes,
-    RowLeaves,
     RowLosses,
     as_log_odds,
     moved,
@@ -26,12 +27,17 @@ from manylens.pruning.node_path import (
 )
 from manylens.pruning.path_losses import Candidate, HeldOutEvaluator, JudgedRows, LossPath, Size
 from manylens.pruning.size_limits import Goal, SizeLimits, full_size
-from manylens.typing import IntArray
+from manylens.pruning.summed_votes import VoteSums, halves_of
+from manylens.typing import FloatArray, IntArray
 
 SMOOTHINGS = (0.1, 1.0)  # weight of a node in the values of its children, in training rows
 FIRST = 4.0  # nodes with fewer training rows become leaves; the limit is doubled from step to step
 LEAST_PARTS = 8  # the largest limit is an eighth of all rows
 HALVINGS = 3  # how often the number of trees is halved
+EVIDENT = 2.0  # standard errors by which fewer votes must be wrong more often, so that no cut is tried
+
+# From nodes, the node that stands for each leaf, and a number of first trees: losses, one per link.
+FindLosses: TypeAlias = Callable[[Nodes, IntArray, int], list[RowLosses]]
 
 
 class CoverPath(NamedTuple):
@@ -44,30 +50,83 @@ class CoverPath(NamedTuple):
     sizes: list[Size]
 
 
-def cover_paths(evaluator: HeldOutEvaluator, few: int, link: str, most: float) -> Iterator[list[CoverPath]]:
-    """Held-out losses of all cuts, with several smoothings and links, for increasing numbers of trees."""
+def cover_paths(
+    evaluator: HeldOutEvaluator, few: int, link: str, most: float, rise: float = np.inf
+) -> Iterator[list[CoverPath]]:
+    """Held-out losses of all cuts, with several smoothings and links, for increasing numbers of trees.
+
+    Wrong classes are counted only for losses up to `most`. There are no cuts of numbers of trees whose fewer
+    votes alone raise the share of wrong classes by more than `rise`.
+    """
     ensemble, T = evaluator.ensemble, len(evaluator.ensemble.trees.roots)
     nodes = open_nodes(ensemble, T)
     links: list[Link] = ["identity"] if link != "logistic" or ensemble.classes is None else []
     links += ["logistic"] if link != "identity" and ensemble.classes is not None else []
     above = [places_above(nodes, level) for level in cover_levels(nodes)]
-    rows = [evaluator.rows._replace(node=up[evaluator.rows.node]) for up in above]
     even = [smoothed(nodes, smoothing) for smoothing in SMOOTHINGS]
+    by_votes = ensemble.classes is not None
+    find = losses_by_votes(evaluator, links, most) if by_votes else losses_by_values(evaluator)
     for count in sorted({max(few, T >> k) for k in range(HALVINGS + 1)}):
-        end, voting = int(nodes.roots[count]), evaluator.voting_trees(count)
+        if by_votes and evidently_above(evaluator.errors_of_fewer(count), rise):
+            yield []
+            continue
+        end = int(nodes.roots[count])
         remain = [int(np.sum(up[:end] == np.arange(end))) for up in above]
         found = []
         for smoothing, values in zip(SMOOTHINGS, even, strict=True):
-            for each in links:
+            losses: list[list[RowLosses]] = [[] for _ in above]
+
+            def run(first: int, last: int, values: Nodes = values, losses: Any = losses) -> None:
+                for i in range(first, last):
+                    losses[i] = find(values, above[i], count)  # noqa: B023 (called in this step only)
+
+            in_threads(run, len(above))
+            for each, by_level in zip(links, zip(*losses, strict=True), strict=True):
                 candidate = Candidate(count, each, np.inf)
-                losses = [losses_of(values, part, each, count) for part in rows]
-                for i, part in enumerate(rows if voting > count and ensemble.classes is not None else ()):
-                    if losses[i].loss[evaluator.used].mean() <= most:  # others are not good enough
-                        losses[i] = losses[i]._replace(error=losses_of(values, part, each, voting).error)
                 sizes = [full_size(ensemble, candidate, m) for m in remain]
-                judged = evaluator.compare(losses, count)
+                judged = evaluator.compare(by_level, count)
                 found.append(CoverPath(candidate, smoothing, judged, evaluator.path_of(judged), sizes))
         yield found
+
+
+def evidently_above(differences: FloatArray, most: float) -> bool:
+    """Whether the mean (n,) exceeds a number by more than some standard errors."""
+    error = differences.std() / np.sqrt(max(1, len(differences) - 1))
+    return bool(differences.mean() - EVIDENT * error > most)
+
+
+def losses_by_votes(evaluator: HeldOutEvaluator, links: Sequence[Link], most: float) -> FindLosses:
+    """A function that finds the losses of a forest of classes, one per link.
+
+    Wrong classes are counted with as many votes as new rows get, but only if the loss is at most `most`.
+    """
+    parts = halves_of(evaluator.rows)
+
+    def find(nodes: Nodes, above: IntArray, count: int) -> list[RowLosses]:
+        sums, voting, target = VoteSums(nodes, above, parts), evaluator.voting_trees(count), parts[0].target
+        votes = sums.first(count)
+        found = [votes.losses(target, link, count) for link in links]
+        good = [losses.loss[evaluator.used].mean() <= most for losses in found]
+        if voting > count and any(good):
+            votes = sums.first(voting)
+            for i, link in enumerate(links):
+                if good[i]:
+                    found[i] = found[i]._replace(error=votes.losses(target, link, voting).error)
+        return found
+
+    return find
+
+
+def losses_by_values(evaluator: HeldOutEvaluator) -> FindLosses:
+    """A function that finds the losses of a forest for regression."""
+
+    def find(nodes: Nodes, above: IntArray, count: int) -> list[RowLosses]:
+        value = nodes.value[: nodes.roots[count]] * (nodes.n_trees / count)
+        rows = evaluator.rows.first_trees(count)
+        nodes = nodes._replace(value=value, column=nodes.column[:count])
+        return [row_losses(nodes, rows._replace(node=above[rows.node]))]
+
+    return find
 
 
 def smallest_cut(
@@ -92,8 +151,10 @@ def cover_models(evaluator: HeldOutEvaluator, path: CoverPath) -> list[Nodes]:
     )
     models = []
     for level in cover_levels(nodes):
-        model, places = renumbered(nodes, nodes.value, inner & (nodes.cover < level))
-        models.append(as_log_odds(model, moved(rows, places)) if path.candidate.link == "logistic" else model)
+        model, places, _ = renumbered(nodes, nodes.value, inner & (nodes.cover < level))
+        models.append(
+            as_log_odds(model, moved(rows, places, model)[0]) if path.candidate.link == "logistic" else model
+        )
     return models
 
 
@@ -105,19 +166,7 @@ def cover_levels(nodes: Nodes) -> list[float]:
 
 
 def places_above(nodes: Nodes, level: float) -> IntArray:
-    """For each node (m,), the ancestor that becomes a leaf, or the node itself."""
-    goes_up = (nodes.parent >= 0) & (nodes.cover[nodes.parent] < level)
-    above = np.where(goes_up, nodes.parent, np.arange(len(nodes.parent))).astype(np.uint32)
-    while not np.array_equal(further := above[above], above):  # twice as far up in each round
-        above = further
+    """For each node (m,), the highest ancestor that becomes a leaf, or the node itself."""
+    above = np.empty(len(nodes.parent), dtype=np.uint32)
+    find_stand_ins(nodes.parent, nodes.cover, level, above)
     return above
-
-
-def losses_of(nodes: Nodes, rows: RowLeaves, link: str, n_trees: int) -> RowLosses:
-    """Losses of rows by the first trees, with one of the links."""
-    value = nodes.value[: nodes.roots[n_trees]] * (nodes.n_trees / n_trees)
-    nodes, rows = nodes._replace(value=value, column=nodes.column[:n_trees]), rows.first_trees(n_trees)
-    if link == "logistic":
-        nodes = as_log_odds(nodes, rows)
-        rows = rows._replace(target=rows.target[:, -len(nodes.intercept) :].copy())
-    return row_losses(nodes, rows)

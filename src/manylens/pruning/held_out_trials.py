@@ -26,6 +26,7 @@ from manylens.typing import AnyArray, FloatArray, IntArray
 
 FOLDS = 4  # parts of rows that are held out from the ensemble
 FEW_ROWS = 1000  # up to this many rows, all folds judge in turn; beyond, two of them
+MANY_ROWS = 10_000  # from this many on, one of them: 2,500 rows judge well, and a second trial takes as long
 PARTS = 3  # parts of rows that a forest was fitted to; one judges trees that are fitted to the others
 
 
@@ -36,7 +37,7 @@ def held_out_trials(ensemble: TreeEnsemble, rows: RowLeaves, random: np.random.R
     fold = random.permutation(np.arange(n) % folds)
     return [
         Trial(ensemble, rows.of_rows(fold != k), rows.of_rows(fold == k), np.flatnonzero(fold == k))
-        for k in range(folds if n <= FEW_ROWS else min(folds, 2))
+        for k in range(folds if n <= FEW_ROWS else 2 if n < MANY_ROWS else 1)
     ]
 
 

@@ -9,6 +9,7 @@ single rows are known for all of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +27,7 @@ from manylens.pruning.path_losses import (
     nodes_size,
 )
 from manylens.pruning.size_limits import Goal, SizeLimits, expected_sizes
-from manylens.typing import BoolArray, FloatArray, IntArray
+from manylens.typing import FloatArray, IntArray
 
 BEST = 2  # the best candidates in one trial are evaluated in all trials, until one is good enough
 COARSE = 2  # candidates are compared on every second step, which favors those that hardly refit
@@ -51,15 +52,27 @@ class Choice(NamedTuple):
         return float(self.path.loss[self.step]) + self.optimism
 
 
-class CandidateLosses(NamedTuple):
+class CandidateLosses:
     """Losses of judged rows along the path of one candidate, and the sizes of its models."""
 
-    judged: JudgedRows
-    sizes: Sequence[Size]
+    def __init__(self, evaluator: HeldOutEvaluator, judged: JudgedRows, sizes: Sequence[Size]) -> None:
+        self.evaluator, self.judged, self.sizes = evaluator, judged, sizes
 
-    def seen_by(self, rows: BoolArray) -> JudgedRows:
-        """Losses of some rows; those in one trial are of the first of all rows only."""
-        return self.judged.of_rows(rows[: len(self.judged.reference)])
+    def seen_without(self, fold: int | None) -> LossPath:
+        """Means by all rows but those of a fold; None for all rows."""
+        return self.path if fold is None else self._without[fold]
+
+    @cached_property
+    def path(self) -> LossPath:
+        return self.evaluator.path_of(self.judged)
+
+    @cached_property
+    def _without(self) -> list[LossPath]:
+        return self.evaluator.paths_without(self.judged, FOLDS)
+
+    @cached_property
+    def adjusted(self) -> FloatArray:
+        return self.evaluator.adjusted(self.judged)
 
 
 def choose_refit(
@@ -77,54 +90,53 @@ def choose_refit(
     coarse = [each[stride::stride] or each[:1] for each in shares]
     first = evaluator.evaluate(candidates, coarse, [0])
     in_one_trial = [
-        CandidateLosses(judged, expected_sizes(evaluator, candidate, each))
+        CandidateLosses(evaluator, judged, expected_sizes(evaluator, candidate, each))
         for judged, candidate, each in zip(first, candidates, coarse, strict=True)
     ]
     as_asked = limited or limits.loss is None  # otherwise, the model must also be smaller than the whole
     in_all_trials: dict[int, CandidateLosses] = {}  # by number of the candidate
 
-    def rank(losses: CandidateLosses, rows: BoolArray) -> tuple[float, float]:
-        return limits.rank(evaluator.path_of(losses.seen_by(rows)), losses.sizes, goal)
+    def rank(losses: CandidateLosses, without: int | None) -> tuple[float, float]:
+        return limits.rank(losses.seen_without(without), losses.sizes, goal)
 
-    def order(rows: BoolArray) -> list[int]:
-        best = sorted(range(len(candidates)), key=lambda k: rank(in_one_trial[k], rows))[:BEST]
+    def order(without: int | None = None) -> list[int]:
+        best = sorted(range(len(candidates)), key=lambda k: rank(in_one_trial[k], without))[:BEST]
         if as_asked and all(k in in_all_trials for k in best):
-            return sorted(best, key=lambda k: rank(in_all_trials[k], rows))
+            return sorted(best, key=lambda k: rank(in_all_trials[k], without))
         if limited or evaluator.ensemble.averages or len(candidates) - 1 in best:
             return best
         return [*best, len(candidates) - 1]  # the one without refits, which at worst stops boosting early
 
-    def chosen_by(rows: BoolArray) -> FloatArray | None:
-        for k in order(rows):
+    def chosen_by(without: int) -> FloatArray | None:
+        for k in order(without):
             losses = in_all_trials.get(k, in_one_trial[k])
             if len(losses.judged.reference) < n_rows:  # evaluated in one of several trials only
                 continue
-            step = limits.choose(evaluator.path_of(losses.seen_by(rows)), losses.sizes, goal, limited)
+            step = limits.choose(losses.seen_without(without), losses.sizes, goal, limited)
             if step is not None:
-                return evaluator.adjusted(losses.judged)[step]
+                return losses.adjusted[step]
         return None
 
     def evaluate_in_all_trials(k: int) -> CandidateLosses:
         if k not in in_all_trials:
             [judged] = evaluator.evaluate([candidates[k]], [shares[k]], range(len(evaluator.trials)))
             expected = expected_sizes(evaluator, candidates[k], shares[k])
-            in_all_trials[k] = CandidateLosses(judged, expected)
+            in_all_trials[k] = CandidateLosses(evaluator, judged, expected)
         return in_all_trials[k]
 
     n_rows = sum(len(trial.number) for trial in evaluator.trials)
-    everything = np.ones(n_rows, dtype=bool)
-    for k in order(everything) if as_asked else ():
+    for k in order() if as_asked else ():
         evaluate_in_all_trials(k)
-    for k in order(everything):
-        judged = evaluate_in_all_trials(k).judged
-        path = evaluator.path_of(judged)
+    for k in order():
+        losses = evaluate_in_all_trials(k)
+        judged, path = losses.judged, losses.path
         evaluator.refused |= bool(limits.good(path, goal._replace(error_margin=1e9)).any())  # by the loss
         if as_asked or limits.good(path, goal).any():
             models = evaluator.path(candidates[k], shares[k])
             sizes = [nodes_size(model) for model in models]
             step = limits.choose(path, sizes, goal, limited)
             if step is not None and (as_asked or sizes[step][2] < whole_bytes):
-                in_all_trials[k] = CandidateLosses(judged, sizes)
+                losses.sizes = sizes
                 down_to_step, loss = shares[k][: step + 1], judged.loss[step].mean()
                 gain = evaluator.gain_of_all_rows(candidates[k], down_to_step, loss)
                 flattered = known_optimism + optimism(chosen_by, n_rows, path.rise_error[step])
@@ -206,19 +218,21 @@ def choose_prefix(
     ensemble = evaluator.ensemble
     sizes = [tuple(each) for each in first_sizes(ensemble)[counts - 1].tolist()]
 
-    def step_by(rows: BoolArray) -> int | None:
-        path = evaluator.path_of(judged.of_rows(rows))
+    losses = CandidateLosses(evaluator, judged, sizes)
+
+    def step_by(without: int | None) -> int | None:
+        path = losses.seen_without(without)
         return limits.choose(path, sizes, goal._replace(best_loss=float(path.loss.min())), False)
 
-    def chosen_by(rows: BoolArray) -> FloatArray | None:
-        found = step_by(rows)
-        return None if found is None else evaluator.adjusted(judged)[found]
+    def chosen_by(without: int) -> FloatArray | None:
+        found = step_by(without)
+        return None if found is None else losses.adjusted[found]
 
     n_rows = len(judged.reference)
-    step = step_by(np.ones(n_rows, dtype=bool))
+    step = step_by(None)
     if not step:  # none, or all trees
         return None
-    path = LossPath(*(each[: step + 1] for each in evaluator.path_of(judged)))
+    path = LossPath(*(each[: step + 1] for each in losses.path))
     models = [evaluator.first_nodes(ensemble, int(k)) for k in counts[: step + 1]]
     candidate = Candidate(int(counts[step]), ensemble.link, np.inf)
     return Choice(candidate, path, models, step, optimism(chosen_by, n_rows, path.rise_error[step]))
@@ -226,12 +240,13 @@ def choose_prefix(
 
 def stage_optimism(evaluator: HeldOutEvaluator, prefixes: JudgedRows) -> float:
     """The amount by which the loss of boosting at its best number of stages is too small."""
-    by_rows, path = evaluator.adjusted(prefixes), evaluator.path_of(prefixes)
+    losses = CandidateLosses(evaluator, prefixes, ())
 
-    def best_by(rows: BoolArray) -> FloatArray:
-        return by_rows[np.argmin(evaluator.path_of(prefixes.of_rows(rows)).loss)]
+    def best_by(without: int) -> FloatArray:
+        return losses.adjusted[np.argmin(losses.seen_without(without).loss)]
 
-    return optimism(best_by, len(prefixes.reference), float(path.rise_error[np.argmin(path.loss)]))
+    error = losses.path.rise_error[np.argmin(losses.path.loss)]
+    return optimism(best_by, len(prefixes.reference), float(error))
 
 
 def cut_optimism(
@@ -244,25 +259,28 @@ def cut_optimism(
 ) -> float:
     """The amount by which the loss of the cut that `smallest_cut` finds is too small."""
 
-    def chosen_by(rows: BoolArray) -> FloatArray | None:
-        seen = [cut._replace(losses=evaluator.path_of(cut.judged.of_rows(rows))) for cut in cuts]
+    losses = [CandidateLosses(evaluator, cut.judged, cut.sizes) for cut in cuts]
+
+    def chosen_by(without: int) -> FloatArray | None:
+        paths = [each.seen_without(without) for each in losses]
+        seen = [cut._replace(losses=path) for cut, path in zip(cuts, paths, strict=True)]
         found = smallest_cut(seen, limits, goal, whole_bytes)
         return None if found is None else evaluator.adjusted(found[0].judged)[found[1]]
 
     return optimism(chosen_by, len(evaluator.whole), rise_error)
 
 
-def optimism(chosen_by: Callable[[BoolArray], FloatArray | None], n_rows: int, rise_error: float) -> float:
+def optimism(chosen_by: Callable[[int], FloatArray | None], n_rows: int, rise_error: float) -> float:
     """The amount by which the loss of a chosen model seems smaller than it is.
 
-    `chosen_by` returns the losses (n_rows,) by the model that some of the rows choose. The mean difference
-    between the losses of rows that did not choose a model and of those that did is 0 if all choose the same.
-    It is limited to the standard error of the rise: the optimism is hardly larger, but single rows with large
-    losses could make it seem so.
+    `chosen_by` returns the losses (n_rows,) by the model that all rows but those of a fold choose. The mean
+    difference between the losses of rows that did not choose a model and of those that did is 0 if all choose
+    the same. It is limited to the standard error of the rise: the optimism is hardly larger, but single rows
+    with large losses could make it seem so.
     """
     fold, differences = np.arange(n_rows) % FOLDS, []
     for k in range(FOLDS if n_rows >= FOLDS else 0):
-        losses = chosen_by(fold != k)
+        losses = chosen_by(k)
         if losses is not None:
             differences.append(losses[fold == k].mean() - losses[fold != k].mean())
     return float(np.clip(np.mean(differences), 0.0, rise_error)) if differences else 0.0

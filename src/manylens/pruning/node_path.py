@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -24,11 +24,13 @@ from manylens.native.tree_nodes import (
     node_moments,
     place_nodes,
     refit_leaves,
+    smooth_down,
+    sum_up,
 )
-from manylens.native.trees import FlatTrees, inner_levels, pack_trees
+from manylens.native.trees import FlatTrees, pack_trees
 from manylens.pruning.members import Link
 from manylens.pruning.pruned_ensemble import probabilities
-from manylens.pruning.tree_ensembles import TreeEnsemble
+from manylens.pruning.tree_ensembles import LeafValues, TreeEnsemble, leaf_values
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 SHRINK = 0.65  # share of the leaves that one step keeps
@@ -40,29 +42,36 @@ NO_VOTE = 1e-12  # probabilities below it are 0 up to rounding
 SMOOTHING = 0.1  # weight of a node in the probabilities of its children, in training rows
 SLOPES = np.geomspace(1, 64, 25)  # candidates for the factor from mean probabilities to log-odds
 
+Given: TypeAlias = tuple[FloatArray, FloatArray | None]  # scales of rows, and curvatures of nodes, if known
+
 
 class RowLeaves(NamedTuple):
     """Rows with their targets, and the leaves they reach in the trees that may be used for them, by tree."""
 
     start: IntArray  # (t + 1,): where the entries of each tree start, and p
-    row: IntArray  # (p,) uint32
+    row: IntArray  # (p,) uint32; or (n,), the same in every tree, if all rows are in all trees
     node: IntArray  # (p,) uint32: node that this row reaches
     target: FloatArray  # (n, C): values, or one column per class (one of 0 and 1 for a single log-odds)
 
     def first_trees(self, n_trees: int) -> RowLeaves:
         """The same rows in the first trees only."""
         p = self.start[n_trees]
-        return RowLeaves(self.start[: n_trees + 1], self.row[:p], self.node[:p], self.target)
+        row = self.row if self.shared else self.row[:p]
+        return RowLeaves(self.start[: n_trees + 1], row, self.node[:p], self.target)
+
+    @property
+    def shared(self) -> bool:
+        """Whether `row` is the same in every tree; if there is one tree, it makes no difference."""
+        return len(self.row) != len(self.node)
 
     def of_rows(self, mask: BoolArray) -> RowLeaves:
         """Some of the rows, renumbered."""
         if mask.all():
             return self
         t, n, k = len(self.start) - 1, len(mask), int(mask.sum())
-        if len(self.row) == t * n:  # all rows in all trees
-            row = np.tile(np.arange(k, dtype=np.uint32), t)
+        if self.shared:
             node = self.node.reshape(t, n).take(np.flatnonzero(mask), axis=1).ravel()
-            return RowLeaves(np.arange(t + 1) * k, row, node, self.target[mask])
+            return RowLeaves(np.arange(t + 1) * k, self.row[:k], node, self.target[mask])
         number = (np.cumsum(mask) - 1).astype(np.uint32)
         wanted = np.flatnonzero(mask[self.row])
         start = np.searchsorted(wanted, self.start)
@@ -71,24 +80,24 @@ class RowLeaves(NamedTuple):
     def counts(self) -> IntArray:
         """Number of trees that may be used for each row (n,)."""
         n, t = len(self.target), len(self.start) - 1
-        return np.full(n, t) if len(self.row) == n * t else np.bincount(self.row, minlength=n)
+        return np.full(n, t) if self.shared else np.bincount(self.row, minlength=n)
 
 
 def row_leaves(X: FloatArray, trees: FlatTrees, usable: BoolArray | None, target: FloatArray) -> RowLeaves:
     """The leaves of rows in the trees that may be used for them: usable (t, n), None for all."""
     t, n = len(trees.roots), len(X)
     if usable is None:
-        start, row = np.arange(t + 1) * n, np.tile(np.arange(n, dtype=np.uint32), t)
+        start, row = np.arange(t + 1) * n, np.arange(n, dtype=np.uint32)
     else:
         start = np.concatenate([[0], np.cumsum(usable.sum(axis=1))])
         row = np.nonzero(usable)[1].astype(np.uint32)
-    node = np.empty(len(row), dtype=np.uint32)
+    node = np.empty(start[-1], dtype=np.uint32)
 
     def descend(first: int, last: int) -> None:
         some = trees._replace(roots=trees.roots[first:last])
         leaf_of_rows(X, some, start[first : last + 1], row, node)
 
-    in_threads(descend, t, alone=len(row) < MANY_ENTRIES)
+    in_threads(descend, t, alone=len(node) < MANY_ENTRIES)
     return RowLeaves(start, row, node, target)
 
 
@@ -141,36 +150,10 @@ class Nodes(NamedTuple):
 
     def ensemble(self) -> TreeEnsemble:
         """The same model in the common form."""
-        parts = (self.children, self.feature, self.threshold, self.missing, self.value)
-        trees = pack_trees(*parts, self.roots[:-1], self.column)
+        nodes = self.feature.copy(), self.threshold.copy(), self.missing.copy(), self.value
+        trees = pack_trees(self.children, *nodes, self.roots[:-1], self.column)
         cover = self.cover.astype(np.float32)
         return TreeEnsemble(trees, cover, self.intercept, self.link, self.classes, self.averages)
-
-
-class LeafValues(NamedTuple):
-    """The leaves of trees, for scores and losses: rows have leaf numbers instead of nodes."""
-
-    value: FloatArray  # (leaves, V)
-    column: IntArray  # (t,) uint32
-    intercept: FloatArray  # (C,)
-    link: Link
-    classes: AnyArray | None
-    averages: bool
-
-    @property
-    def n_trees(self) -> int:
-        return len(self.column)
-
-
-def leaf_values(ensemble: TreeEnsemble, n_trees: int) -> LeafValues:
-    """The leaves of the first trees; those of a forest get the weights of their mean."""
-    trees, tail = ensemble.trees, (ensemble.intercept, ensemble.link, ensemble.classes, ensemble.averages)
-    whole = not ensemble.averages or n_trees == len(trees.roots)
-    value = trees.value
-    if not whole:
-        last = trees.leaf[: trees.roots[n_trees]].max(initial=0)
-        value = trees.value[: last + 1] * (len(trees.roots) / max(n_trees, 1))
-    return LeafValues(value, trees.column[:n_trees], *tail)
 
 
 def open_nodes(ensemble: TreeEnsemble, n_trees: int) -> Nodes:
@@ -178,21 +161,10 @@ def open_nodes(ensemble: TreeEnsemble, n_trees: int) -> Nodes:
     trees = ensemble.trees
     end = int(trees.roots[n_trees]) if n_trees < len(trees.roots) else len(trees.feature)
     roots = np.append(trees.roots[:n_trees], end).astype(np.int64)
-    children = trees.children[:end].astype(np.int64)
-    numbers = np.arange(end)
-    leaf = children[:, 0] == numbers
-    parent = np.full(end, -1)
-    parent[children[~leaf].ravel()] = np.repeat(numbers[~leaf], 2)
-    value = np.zeros((end, trees.value.shape[1]))
-    value[leaf] = trees.value[trees.leaf[:end][leaf]]
-    if ensemble.averages:
-        value *= len(trees.roots) / max(n_trees, 1)
+    children, parent = trees.children[:end].astype(np.int64), np.full(end, -1)
     cover = np.maximum(ensemble.cover[:end].astype(np.float64), 1e-12)
-    for level in [*inner_levels(children, roots[:-1])][::-1]:  # means of what is below
-        first, second = children[level].T
-        cover[level] = cover[first] + cover[second]
-        share = (cover[first] / cover[level])[:, np.newaxis]
-        value[level] = share * value[first] + (1 - share) * value[second]
+    value = leaf_values(ensemble, n_trees).value[trees.leaf[:end]]
+    sum_up(children, parent, cover, value)
     arrays = (trees.feature[:end], trees.threshold[:end], trees.missing[:end], cover, value, value)
     tail = (ensemble.intercept.copy(), ensemble.link, ensemble.classes, ensemble.averages)
     return Nodes(roots, children, parent, *arrays, trees.column[:n_trees].astype(np.uint32), *tail)
@@ -201,10 +173,7 @@ def open_nodes(ensemble: TreeEnsemble, n_trees: int) -> Nodes:
 def smoothed(nodes: Nodes, amount: float) -> Nodes:
     """Nodes with probabilities that are shrunk toward those of their parents, from the roots down."""
     value = nodes.value.copy()
-    for level in inner_levels(nodes.children, nodes.roots[:-1]):
-        for below in nodes.children[level].T:
-            share = (nodes.cover[below] / (nodes.cover[below] + amount))[:, np.newaxis]
-            value[below] = share * value[below] + (1 - share) * value[level]
+    smooth_down(nodes.children, nodes.cover, amount, value)
     return nodes._replace(value=value, prior=value)
 
 
@@ -242,14 +211,16 @@ class RowLosses(NamedTuple):
     error: FloatArray  # 1 if the class is wrong; zeros for regression
 
 
-def row_losses(nodes: Nodes | LeafValues, rows: RowLeaves, n_trees: int | None = None) -> RowLosses:
+def row_losses(
+    nodes: Nodes | LeafValues, rows: RowLeaves, n_trees: int | None = None, score: FloatArray | None = None
+) -> RowLosses:
     """Squared errors or log losses, corrected for trees that were not used, up to `n_trees` (default: all).
 
     A score of a forest is the mean over k trees. Its variance over trees is s²(1/k - 1/t) larger than that of
     the mean over t trees, with s² the variance among trees, and so is its squared error. Log losses are
     extrapolated linearly in 1/k, from two halves of the k trees and from k trees to t.
     """
-    score, target = row_scores(nodes, rows), rows.target
+    score, target = row_scores(nodes, rows) if score is None else score, rows.target
     t, k = n_trees or nodes.n_trees, rows.counts() if nodes.averages else np.array([nodes.n_trees])
     found = score_losses(nodes, score, target)
     if not nodes.averages or np.all(k >= t):
@@ -257,10 +228,16 @@ def row_losses(nodes: Nodes | LeafValues, rows: RowLeaves, n_trees: int | None =
     if nodes.classes is None:
         excess = excess_variance(nodes, rows, score, k[:, np.newaxis], t)
         return found._replace(loss=found.loss - np.sum(excess, axis=1))
-    none = (found.loss > -np.log(NO_VOTE)) & (k < t) & (nodes.link == "identity")
-    loss = found.loss - excess_log_loss(nodes, rows, score, true_classes(target), k, t, found.loss)
+    excess = excess_log_loss(nodes, rows, score, true_classes(target), k, t, found.loss)
+    return found._replace(loss=extrapolated(found.loss, excess, k, t, nodes.link))
+
+
+def extrapolated(loss: FloatArray, excess: FloatArray, k: IntArray, t: int, link: Link) -> FloatArray:
+    """Log losses (n,) by k trees, corrected for the excess over those by t trees."""
+    none = (loss > -np.log(NO_VOTE)) & (k < t) & (link == "identity")
+    loss = loss - excess
     loss[none] = [loss_without_votes(int(each), t) for each in k[none]]
-    return found._replace(loss=loss)
+    return loss
 
 
 def score_losses(
@@ -324,15 +301,21 @@ def excess_log_loss(
     """
     total = (score - nodes.intercept) * (np.maximum(k, 1) / nodes.n_trees)[:, np.newaxis]
     even = np.arange(nodes.n_trees) % 2 == 0
-    same, half = np.arange(len(nodes.value), dtype=np.uint32), np.zeros_like(score)
-    some = moved(rows, Places(same, ~even))
-    add_values((*some[:3], nodes.column[even]), nodes.value, half)
+    same = np.arange(len(nodes.value), dtype=np.uint32)
+    some, half = moved(rows, Places(same, ~even), nodes._replace(column=nodes.column[even]))
     count = some.counts()
     losses = []
     for sums, n in ((half, count), (total - half, k - count)):
         part = nodes.intercept + sums * (nodes.n_trees / np.maximum(n, 1))[:, np.newaxis]
         losses.append(class_losses(part, truth, nodes.link)[0])
-    excess = np.minimum(np.mean(losses, axis=0) - loss, LARGEST_EXCESS)
+    return excess_of_halves(losses, loss, count, k, t)
+
+
+def excess_of_halves(
+    halves: Sequence[FloatArray], loss: FloatArray, count: IntArray, k: IntArray, t: int
+) -> FloatArray:
+    """The difference of `excess_log_loss`, from the losses (n,) by `count` and by the other of k trees."""
+    excess = np.minimum(np.mean(halves, axis=0) - loss, LARGEST_EXCESS)
     both = (count > 0) & (count < k)
     with np.errstate(divide="ignore", invalid="ignore"):
         factor = (1 / k - 1 / t) / ((1 / count + 1 / (k - count)) / 2 - 1 / k)
@@ -346,17 +329,21 @@ def log_odds(nodes: Nodes | LeafValues, rows: RowLeaves) -> tuple[FloatArray, Fl
     shift = np.array([0.5]) if binary else np.zeros(len(nodes.intercept))
     target = rows.target[:, 1:] if binary else rows.target
     score = row_scores(nodes._replace(value=value, intercept=np.zeros(len(shift))), rows)
-    truth = target[:, 0].astype(int) if binary else np.argmax(target, axis=1)
+    slope = best_slope(score - shift, true_classes(target))
+    return slope * value, -slope * shift
+
+
+def best_slope(score: FloatArray, truth: IntArray) -> float:
+    """The factor for scores (n, C) with the smallest log loss."""
     first, last = 0, len(SLOPES) - 1
-    while first < last:  # the loss is convex in β
+    while first < last:  # the loss is convex in the factor
         middle = (first + last) // 2
-        # Sums and not means: if there are no rows to learn from, all are 0 and β is 1.
+        # Sums and not means: if there are no rows to learn from, all are 0 and the factor is 1.
         here, after = (
-            class_losses(b * (score - shift), truth, "logistic")[0].sum() for b in SLOPES[middle : middle + 2]
+            class_losses(b * score, truth, "logistic")[0].sum() for b in SLOPES[middle : middle + 2]
         )
         first, last = (first, middle) if here <= after else (middle + 1, last)
-    slope = float(SLOPES[first])
-    return slope * value, -slope * shift
+    return float(SLOPES[first])
 
 
 def as_log_odds(nodes: Nodes, rows: RowLeaves) -> Nodes:
@@ -367,68 +354,86 @@ def as_log_odds(nodes: Nodes, rows: RowLeaves) -> Nodes:
 
 def prune_path(
     nodes: Nodes, rows: RowLeaves, shrinkage: float, targets: Sequence[int | None], judged: RowLeaves
-) -> Iterator[tuple[Nodes, RowLeaves]]:
+) -> Iterator[tuple[Nodes, RowLeaves, FloatArray]]:
     """Cut to each number of leaves in `targets`, None for no cut, and refit by `rows`.
 
-    After each refit, yields the model, whose arrays the next step may change, and the leaves of `judged`.
+    After each refit, yields the model, whose arrays the next step may change, and the leaves and scores of
+    `judged`.
 
     shrinkage is the weight of the values in the ensemble, in rows per tree; infinity for no refit. Leaves of
     a forest of classes with the identity link stay probabilities.
     """
-    penalty = shrinkage * nodes.n_trees
-    simplex = (
-        1 / nodes.n_trees
-        if nodes.averages and nodes.classes is not None and nodes.link == "identity"
-        else 0.0
-    )
+    of_classes = nodes.averages and nodes.classes is not None and nodes.link == "identity"
     nodes = nodes._replace(value=nodes.value.copy(), intercept=nodes.intercept.copy())  # changed in place
     h = curvature_of(nodes.link, len(nodes.intercept))
-    score = row_scores(nodes, rows)
+    ridge = Ridge(h, h * shrinkage * nodes.n_trees, 1 / nodes.n_trees if of_classes else 0.0)
+    scale = row_scale(nodes, rows)
+    weight: FloatArray | None = None  # curvatures of nodes, while the scales of the rows are the same
+    score, reuse = row_scores(nodes, rows), False
     for goal in targets:
         if goal is not None:
-            nodes, places = cut_nodes(nodes, rows, score, h * penalty, goal, simplex)
-            rows, judged = moved(rows, places), moved(judged, places)
-            score = row_scores(nodes, rows)
-        if np.isfinite(penalty):
-            score = refit(nodes, rows, score, h * penalty, h, simplex)
-        yield nodes, judged
+            nodes, places, weight = cut_nodes(nodes, rows, (scale, weight), score, goal, ridge)
+            rows, total = moved(rows, places, nodes, reuse)
+            reuse = True
+            if places.gone.any():
+                scale, weight = row_scale(nodes, rows), weight if rows.shared else None
+            score = nodes.intercept + total * scale[:, np.newaxis]
+        if np.isfinite(ridge.penalty):
+            score = refit(nodes, rows, (scale, weight), score, ridge)
+        if goal is None:
+            yield nodes, judged, row_scores(nodes, judged)
+        else:  # with the refitted values
+            judged, total = moved(judged, places, nodes)
+            yield nodes, judged, nodes.intercept + total * row_scale(nodes, judged)[:, np.newaxis]
 
 
-def refit(
-    nodes: Nodes, rows: RowLeaves, score: FloatArray, penalty: float, h: float, simplex: float
-) -> FloatArray:
+class Ridge(NamedTuple):
+    """How leaf values are refitted: ridge regression toward those in the ensemble."""
+
+    h: float  # curvature of the loss
+    penalty: float  # infinity for no refit
+    simplex: float  # what the values of a leaf sum to, which are then non-negative; 0 for any values
+
+
+def refit(nodes: Nodes, rows: RowLeaves, given: Given, score: FloatArray, ridge: Ridge) -> FloatArray:
     """One pass over all trees; changes the values and the intercept of `nodes`, returns the new scores."""
-    scale = row_scale(nodes, rows)
+    scale, weight = given
     before = residuals(score, rows.target, nodes.link)
     residual = before.copy()
     m, V = nodes.value.shape
     shared = (*rows[:3], nodes.column), scale, residual, nodes.roots, nodes.prior
-    refit_leaves(*shared, penalty, h, simplex, nodes.value, (np.zeros((m, V)), np.zeros(m)))
+    moments = np.zeros((m, V)), np.zeros(m) if weight is None else weight
+    refit_leaves(*shared, ridge.penalty, ridge.h, ridge.simplex, nodes.value, moments, weight is None)
     used = scale > 0
     shift = np.zeros(len(nodes.intercept))
-    if not simplex and used.any():
-        shift = -residual[used].sum(axis=0) / (h * (used.sum() + penalty))
+    if not ridge.simplex and used.any():
+        shift = -residual[used].sum(axis=0) / (ridge.h * (used.sum() + ridge.penalty))
         nodes.intercept[:] += shift
-    return score + (residual - before) / h + shift
+    return score + (residual - before) / ridge.h + shift
 
 
 def cut_nodes(
-    nodes: Nodes, rows: RowLeaves, score: FloatArray, penalty: float, goal: int, simplex: float
-) -> tuple[Nodes, Places]:
+    nodes: Nodes, rows: RowLeaves, given: Given, score: FloatArray, goal: int, ridge: Ridge
+) -> tuple[Nodes, Places, FloatArray]:
     """Cut the subtrees of smallest cost per leaf, by rows with these scores.
 
     A tree of which only the root would be left becomes part of the intercept. The values of inner nodes of
-    `nodes` change.
+    `nodes` change, and the curvatures (m,) of the loss in nodes, which are summed here if they are None. Also
+    returns those of the new leaves.
     """
     m, V = nodes.value.shape
-    moments, cost, price = (np.zeros((m, V)), np.zeros(m)), np.zeros(m), np.empty(m)
-    h = curvature_of(nodes.link, len(nodes.intercept))
+    scale, weight = given
+    moments = np.zeros((m, V)), np.zeros(m) if weight is None else weight
+    cost, price = np.zeros(m), np.empty(m)
     residual, entries = residuals(score, rows.target, nodes.link), (*rows[:3], nodes.column)
-    node_moments(0, nodes.n_trees, entries, row_scale(nodes, rows), residual, h, moments)
+    node_moments(0, nodes.n_trees, entries, scale, residual, ridge.h, moments, weight is None)
     value = nodes.value  # values of inner nodes, which are set here, are not in use
-    shared = (nodes.children, nodes.parent, nodes.prior, min(penalty, LARGEST), simplex, value)
+    shared = (nodes.children, nodes.parent, nodes.prior, min(ridge.penalty, LARGEST), ridge.simplex, value)
     cut_prices(*shared, moments, cost, np.zeros(m, dtype=np.int64), price)
-    return renumbered(nodes, value, cheapest(nodes, price, goal))
+    new, places, old = renumbered(nodes, value, cheapest(nodes, price, goal))
+    weight = moments[1][old]
+    weight[new.children[:, 0] != np.arange(len(old))] = 0.0  # only leaves are refitted
+    return new, places, weight
 
 
 def cheapest(nodes: Nodes, price: FloatArray, goal: int) -> BoolArray:
@@ -453,16 +458,23 @@ class Places(NamedTuple):
     gone: BoolArray  # (t,): trees without splits
 
 
-def moved(rows: RowLeaves, places: Places) -> RowLeaves:
-    """Rows in the trees that remain."""
-    start = np.concatenate([[0], np.cumsum(np.diff(rows.start)[~places.gone])])
-    found = np.empty((2, start[-1]), dtype=np.uint32)
-    move_rows(rows.start, rows.row, rows.node, places.gone, places.place, found)
-    return RowLeaves(start, found[0], found[1], rows.target)
+def moved(
+    rows: RowLeaves, places: Places, nodes: Nodes | LeafValues, reuse: bool = False
+) -> tuple[RowLeaves, FloatArray]:
+    """Rows in the trees that remain, and the sums (n, C) of their values; perhaps in the same memory."""
+    if rows.shared:
+        start = np.arange(len(nodes.column) + 1) * len(rows.row)
+    else:
+        start = np.concatenate([[0], np.cumsum(np.diff(rows.start)[~places.gone])])
+    node = rows.node[: start[-1]] if reuse else np.empty(start[-1], dtype=np.uint32)
+    row = rows.row if rows.shared else rows.row[: start[-1]] if reuse else np.empty_like(node)
+    total = np.zeros((len(rows.target), len(nodes.intercept)))
+    move_rows((*rows[:3], nodes.column), places.gone, places.place, nodes.value, (row, node), total)
+    return RowLeaves(start, row, node, rows.target), total
 
 
-def renumbered(nodes: Nodes, value: FloatArray, cut: BoolArray) -> tuple[Nodes, Places]:
-    """Nodes without those below a cut, and without trees that have no split left.
+def renumbered(nodes: Nodes, value: FloatArray, cut: BoolArray) -> tuple[Nodes, Places, IntArray]:
+    """Nodes without those below a cut, and without trees that have no split left; and their old positions.
 
     `cut` (m,) holds for all inner nodes below one for which it holds.
     """
@@ -471,8 +483,9 @@ def renumbered(nodes: Nodes, value: FloatArray, cut: BoolArray) -> tuple[Nodes, 
     links = np.empty((m, 2), dtype=np.int64), np.empty(m, dtype=np.int64)  # children and parents
     count = place_nodes(nodes.children, nodes.parent, cut, remains, place, links)
     gone, intercept = ~remains[roots], nodes.intercept.copy()
-    columns = nodes.column[gone, np.newaxis] + np.arange(value.shape[1])
-    np.add.at(intercept, columns, value[roots[gone]])  # a root that is cut has its new value
+    if gone.any():  # a root that is cut has its new value
+        columns = nodes.column[gone, np.newaxis] + np.arange(value.shape[1])
+        np.add.at(intercept, columns, value[roots[gone]])
     old = np.flatnonzero(remains)
     children, parent = (each[:count].copy() for each in links)
     new = nodes._replace(
@@ -488,4 +501,4 @@ def renumbered(nodes: Nodes, value: FloatArray, cut: BoolArray) -> tuple[Nodes, 
         column=nodes.column[~gone],
         intercept=intercept,
     )
-    return new, Places(place, gone)
+    return new, Places(place, gone), old

@@ -17,7 +17,6 @@ from manylens.pruning.node_path import (
     RowLeaves,
     RowLosses,
     as_log_odds,
-    leaf_values,
     log_odds,
     open_nodes,
     prune_path,
@@ -26,12 +25,13 @@ from manylens.pruning.node_path import (
     score_losses,
     smoothed,
 )
-from manylens.pruning.tree_ensembles import TreeEnsemble, tree_ends
+from manylens.pruning.tree_ensembles import TreeEnsemble, leaf_values, tree_ends
 from manylens.typing import BoolArray, FloatArray, IntArray
 
 SHRINKAGES = (0.3, 3.0, 30.0, np.inf)  # candidates: rows per tree that the original leaf values count for
 LARGEST_GAIN = 4.0  # gains are clipped at this multiple of the mean loss; larger ones inflate standard errors
 TINY = 1e-300  # instead of a mean loss of zero
+ROUNDING = 1e-12  # share of the largest variance below which one is zero up to rounding
 MANY_TREES = 64  # from this many trees on, log-odds of trials can be extrapolated to more trees
 MANY_ENTRIES = 2**17  # rows x trees from which on threads pay: on fewer, they wait for the interpreter
 LEAST_ROWS = 20  # held-out rows needed to estimate the gain from more rows
@@ -69,11 +69,6 @@ class JudgedRows(NamedTuple):
     control: FloatArray  # (n,): losses by this ensemble with the link of the path
     known: tuple[float, float]  # mean of such losses of all rows, and its standard error
     fewer: tuple[float, float] = (0.0, 0.0)  # rise of wrong classes by fewer trees and its standard error
-
-    def of_rows(self, mask: BoolArray) -> JudgedRows:
-        """Some of the judged rows."""
-        loss, wrong, reference, uncut, control = (each[..., mask] for each in self[:5])
-        return JudgedRows(loss, wrong, reference, uncut, control, *self[5:])
 
 
 class Trial(NamedTuple):
@@ -196,10 +191,10 @@ class HeldOutEvaluator:
                 place = slice(ends[number] - len(uncut), ends[number])
                 goals = leaf_goals(shares[k], nodes.n_split_leaves)
                 path = prune_path(nodes, learned, candidates[k].shrinkage, goals, rows)
-                for step, (model, reached) in enumerate(path):
-                    losses[k][:, step, place] = row_losses(model, reached)
+                for step, (model, reached, score) in enumerate(path):
+                    losses[k][:, step, place] = row_losses(model, reached, score=score)
 
-        entries = max(len(learned.row) for each in starts for _, learned, _, _ in each)
+        entries = max(len(learned.node) for each in starts for _, learned, _, _ in each)
         in_threads(run, len(tasks), alone=entries < MANY_ENTRIES)
         reference = np.concatenate([self._references[k].loss for k in trials])
         errors = [np.concatenate([start[-1] for start in each]) for each in starts]  # without cuts
@@ -245,6 +240,11 @@ class HeldOutEvaluator:
     def path_of(self, judged: JudgedRows) -> LossPath:
         """Means and standard errors of losses along a path."""
         return path_of(judged, self.whole_loss, self._largest)
+
+    def paths_without(self, judged: JudgedRows, n_folds: int) -> list[LossPath]:
+        """The same by all rows but k, k + n_folds, ... for each fold k."""
+        others = np.arange(len(judged.reference))[:, np.newaxis] % n_folds != np.arange(n_folds)
+        return paths_of(judged, others.astype(np.float64), self.whole_loss, self._largest)
 
     def adjusted(self, judged: JudgedRows) -> FloatArray:
         """Losses (steps, n) minus the part that the losses of the ensemble explain."""
@@ -295,7 +295,7 @@ class HeldOutEvaluator:
         nothing = row_leaves(self.X[:0], self.ensemble.trees, None, self.rows.target[:0])
         nodes, rows, unused = self.start_of(Trial(self.ensemble, self.rows, nothing, none), candidate)
         path = prune_path(nodes, rows, candidate.shrinkage, leaf_goals(shares, nodes.n_split_leaves), unused)
-        return [model for model, _ in path]  # later steps change only values of inner nodes
+        return [model for model, *_ in path]  # later steps change only values of inner nodes
 
     def judge_models(self, models: Sequence[Nodes]) -> LossPath:
         """Losses of models that have not seen y; NaN if the rows are not held out from all trees."""
@@ -380,6 +380,34 @@ def path_of(judged: JudgedRows, whole_loss: float, largest: float) -> LossPath:
     more = judged.wrong - judged.uncut
     errors = more.mean(axis=1) + judged.fewer[0], np.hypot(more.std(axis=1) / root, judged.fewer[1])
     return LossPath(mean, loss_error, mean - whole_loss, rise.std(axis=1) / root, *errors)
+
+
+def paths_of(judged: JudgedRows, rows: FloatArray, whole_loss: float, largest: float) -> list[LossPath]:
+    """The same for k sets of rows (n, k), with 1 for each row in a set, from moments: up to rounding."""
+    shares = rows / (counts := rows.sum(axis=0))
+    root, control = np.sqrt(np.maximum(1, counts - 1)), np.minimum(judged.control, largest)
+
+    def centered(values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """Differences from the mean of all rows; means, means of differences, and variances by set."""
+        mean = values.mean(axis=-1, keepdims=True)
+        apart = values - mean
+        first = apart @ shares
+        return apart, mean + first, first, np.maximum(apart**2 @ shares - first**2, 0.0)
+
+    loss, level, more, variance = centered(judged.loss)
+    given, known, shift, spread = centered(control)
+    common = (loss * given) @ shares - more * shift
+    slope = np.where(spread > ROUNDING * spread.max(), common / np.maximum(spread, TINY), 1.0)
+    slope = np.clip(slope, 0.0, np.clip(level / np.maximum(known, TINY), 0.0, 1.0))
+    mean = level + slope * (judged.known[0] - known)
+    noise = np.sqrt(np.maximum(variance + slope * (slope * spread - 2 * common), 0.0)) / root
+    rise = centered(np.maximum(judged.loss - judged.reference, -LARGEST_GAIN * whole_loss))[3]
+    _, errors, _, error_variance = centered(judged.wrong - judged.uncut)
+    found = (
+        *(mean, np.hypot(noise, slope * judged.known[1]), mean - whole_loss, np.sqrt(rise) / root),
+        *(errors + judged.fewer[0], np.hypot(np.sqrt(error_variance) / root, judged.fewer[1])),
+    )
+    return [LossPath(*each) for each in np.transpose(found, (2, 0, 1))]
 
 
 def mean_and_error(losses: FloatArray, largest: float) -> tuple[float, float]:

@@ -37,6 +37,8 @@ class SizeLimits(NamedTuple):
 
     def fit(self, size: Sequence[int] | IntArray) -> bool:
         """Whether a model is within the limits."""
+        if self[1:] == (None, None, None):  # quickly: many paths are compared
+            return True
         return all(limit is None or value <= limit for value, limit in zip(size, self[1:], strict=True))
 
     def shares(self, evaluator: HeldOutEvaluator, candidate: Candidate) -> list[float]:

@@ -15,12 +15,14 @@ from scipy.special import gammaln, xlogy
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
+from manylens.native.threads import in_threads
 from manylens.native.trees import FlatTrees, pack_trees, round_down
 from manylens.pruning.boosting_members import initial_score
 from manylens.pruning.members import Link
 from manylens.typing import AnyArray, FloatArray, IntArray
 
 BY_CHANCE = 1e-3  # largest probability of shares of rows that are no coincidence
+MANY_NODES = 2**18  # from which on threads pay
 
 
 class OneTree(NamedTuple):
@@ -70,28 +72,62 @@ class TreeEnsemble(NamedTuple):
 
 def join_trees(trees: Sequence[OneTree], dtype: str = "f8") -> tuple[FlatTrees, FloatArray]:
     """All trees in flat arrays, with thresholds of this type, and the cover of their nodes."""
-    left, right, feature, threshold, missing_left, value, cover = (
-        np.concatenate([np.asarray(tree[k]) for tree in trees]) for k in range(7)
-    )
-    nodes = OneTree(left, right, feature, threshold, missing_left, value, cover)
     sizes, columns = [len(tree.left) for tree in trees], [tree.column for tree in trees]
-    return flatten_nodes(nodes, np.array(sizes), np.array(columns), dtype)
+    return flatten_nodes(trees, np.array(sizes), np.array(columns), dtype)
 
 
 def flatten_nodes(
-    nodes: OneTree, sizes: IntArray, columns: IntArray, dtype: str
+    parts: Sequence[OneTree], sizes: IntArray, columns: IntArray, dtype: str
 ) -> tuple[FlatTrees, FloatArray]:
-    """Flat arrays from the nodes of trees of these sizes, one tree after the other, and their cover.
+    """Flat arrays of trees of these sizes, and the cover of their nodes; each part has one or more trees.
 
     The children are numbered within each tree.
     """
-    roots = np.cumsum(sizes) - sizes
-    leaf = nodes.left < 0
-    children = np.stack([nodes.left, nodes.right], axis=1) + np.repeat(roots, sizes)[:, np.newaxis]
-    children[leaf] = np.flatnonzero(leaf)[:, np.newaxis]
-    threshold = round_down(nodes.threshold) if dtype == "f4" else nodes.threshold
-    arrays = (children, nodes.feature, threshold, nodes.missing_left == 0, nodes.value, roots, columns)
-    return pack_trees(*arrays), nodes.cover
+    lengths, m = np.array([len(part.left) for part in parts]), int(sizes.sum())
+    starts = np.cumsum(lengths) - lengths
+    children, feature = np.empty((m, 2), dtype=np.uint32), np.empty(m, dtype=np.uint32)
+    threshold, missing, cover = np.empty(m, dtype=dtype), np.empty(m, dtype=bool), np.empty(m)
+    value = np.empty((m, parts[0].value.shape[1]))
+
+    def copy_parts(first: int, last: int) -> None:  # part by part, because nodes of scikit-learn are records
+        for part, start, length in zip(
+            parts[first:last], starts[first:last], lengths[first:last], strict=True
+        ):
+            here = slice(start, start + length)
+            children[here, 0], children[here, 1], feature[here] = part.left, part.right, part.feature
+            value[here], cover[here] = part.value, part.cover
+            threshold[here] = round_down(part.threshold) if dtype == "f4" else part.threshold
+            np.equal(part.missing_left, 0, out=missing[here])
+
+    in_threads(copy_parts, len(parts), alone=m < MANY_NODES)
+    arrays = (children, feature, threshold, missing.view(np.uint8), value, np.cumsum(sizes) - sizes, columns)
+    return pack_trees(*arrays, within=True), cover
+
+
+class LeafValues(NamedTuple):
+    """The leaves of trees, for scores and losses: rows have leaf numbers instead of nodes."""
+
+    value: FloatArray  # (leaves, V)
+    column: IntArray  # (t,) uint32
+    intercept: FloatArray  # (C,)
+    link: Link
+    classes: AnyArray | None
+    averages: bool
+
+    @property
+    def n_trees(self) -> int:
+        return len(self.column)
+
+
+def leaf_values(ensemble: TreeEnsemble, n_trees: int) -> LeafValues:
+    """The leaves of the first trees; those of a forest get the weights of their mean."""
+    trees, tail = ensemble.trees, (ensemble.intercept, ensemble.link, ensemble.classes, ensemble.averages)
+    whole = not ensemble.averages or n_trees == len(trees.roots)
+    value = trees.value
+    if not whole:
+        last = trees.leaf[: trees.roots[n_trees]].max(initial=0)
+        value = trees.value[: last + 1] * (len(trees.roots) / max(n_trees, 1))
+    return LeafValues(value, trees.column[:n_trees], *tail)
 
 
 def tree_ends(trees: FlatTrees) -> IntArray:
@@ -193,10 +229,10 @@ class ForestFormat(TreeFormat):
         check_single_target(model)
         if getattr(model, "criterion", "squared_error") in ("absolute_error", "poisson"):
             raise refuse(model, f"was fitted with criterion={model.criterion!r}")
-        T = len(model.estimators_)
         trees, cover = join_trees(
-            [read_tree(tree, tree.tree_.value[:, 0, :] / T) for tree in model.estimators_], "f4"
+            [read_tree(tree, tree.tree_.value[:, 0, :]) for tree in model.estimators_], "f4"
         )
+        trees.value[:] /= len(model.estimators_)
         classes = model.classes_ if is_classifier(model) else None
         return TreeEnsemble(trees, cover, np.zeros(trees.value.shape[1]), "identity", classes, averages=True)
 

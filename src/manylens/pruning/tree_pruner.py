@@ -45,7 +45,7 @@ from manylens.validation import (
 
 LEAST_TREES = 64
 SHARE = 8  # an eighth of the trees of a forest is pruned, but at least LEAST_TREES
-MOST_ENTRIES = 2**25  # most rows x trees that fit uses; further rows are left out
+MOST_ENTRIES = 2**26  # most rows x trees x values per leaf (or 2) that fit uses; other rows are left out
 FAITHFUL = 0.01  # shrinkage with `guarantee`; small, because the scores of the ensemble have no noise
 COMPARED = 8  # trees in which rows are compared with those that the ensemble was fitted to
 HELD_OUT = 0.2  # share of the rows on which fit_ensemble prunes models without out-of-bag rows
@@ -273,8 +273,8 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
         # a forest that was fitted to as few rows has none to spare
         if unseen is None and n < LEAST_ROWS and getattr(ensemble, "_n_samples", None) != n:
             self._refuse_few_rows(n, ensemble)
-        if n * T > MOST_ENTRIES:
-            some = np.sort(random.permutation(n)[: max(1, MOST_ENTRIES // T)])
+        if n > (most := max(1, MOST_ENTRIES // (T * max(2, whole.trees.value.shape[1])))):
+            some = np.sort(random.permutation(n)[:most])
             X, y, target = X[some], y[some], target[some]
             unseen = None if unseen is None else np.ascontiguousarray(unseen[:, some])
         rows = comparable_rows(dense(X), whole.trees)
@@ -328,8 +328,9 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
             stopped = choose_prefix(evaluator, limits, goal, counts, prefixes)
             if stopped is not None:
                 return self._chosen(stopped), stopped.candidate
-        most = (1 + (limits.loss or 0)) * loss
-        without_refits = cover_paths(evaluator, few, self.link, most) if ensemble.averages else ()
+        allowed = limits.loss or 0.0
+        most = (1 + allowed) * loss, allowed * goal.whole_error
+        without_refits = cover_paths(evaluator, few, self.link, *most) if ensemble.averages else ()
         for number, cuts in enumerate(without_refits):
             if number == 1 and (more := evaluator.retrained(n := min(2 * few, T))) is not None:
                 compared = candidates(ensemble, n, self.link)  # refits are smaller than cuts of as many trees
@@ -379,9 +380,8 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
         n_steps = int(10 * np.log(n_leaves + 1)) + 2  # down to one leaf
         fewer = sorted({max(1, int(n_leaves * 0.9**k)) for k in range(1, n_steps)}, reverse=True)
         models, chosen = [open_nodes(whole, T)], 0
-        for nodes, judged in prune_path(start, goal, FAITHFUL, [None, *fewer], goal):
+        for nodes, _, reached in prune_path(start, goal, FAITHFUL, [None, *fewer], goal):
             models.append(nodes._replace(link=whole.link))
-            reached = row_scores(nodes, judged)
             if same_predictions(reached, score, whole.classes is not None, self.guarantee or 0.0):
                 chosen = len(models) - 1
         if not limits.fit(size := nodes_size(models[chosen])):
