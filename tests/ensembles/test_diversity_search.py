@@ -98,7 +98,7 @@ def test_it_works_for_retrieval():
     search = DiversitySearchCV(ModuleNeighbors(lenses(), n_neighbors=5), DIVERSITIES, cv=3).fit(X)
     scores = search.cv_results_["mean_test_score"]
     train, test = next(iter(KFold(3).split(X)))
-    index = ModuleNeighbors(lenses(diversity=0.95)).fit(X[train])
+    index = ModuleNeighbors(lenses(diversity=0.95), n_neighbors=5).fit(X[train])
     expected = RetrievalPrecision(5).prepared(X[train], X[test])(index, X[test])
     assert search.cv_results_["split0_test_score"][2] == pytest.approx(expected, abs=1e-3)
     assert scores[2] > scores[0]

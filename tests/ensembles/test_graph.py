@@ -346,3 +346,29 @@ def test_coordinates_beyond_float32_are_not_exported():
     index = ModuleNeighbors().fit(1e60 * np.random.default_rng(0).normal(size=(50, 4)))
     with pytest.raises(ValueError, match="beyond the range of float32, which faiss computes with"):
         index.to_faiss("Flat")
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_half_of_an_index_that_has_grown_may_be_removed(seed):
+    rng = np.random.default_rng(seed)
+    centers, groups = 3 * rng.standard_normal((50, 32)), rng.integers(0, 50, 30_600)
+    rows = centers[groups] + rng.standard_normal((30_600, 32)) * np.geomspace(2, 0.05, 32)
+    rows = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+    base, queries = rows[:30_000], rows[30_000:]
+    index = ModuleNeighbors().fit(base[:9000]).partial_fit(base[9000:19_000]).partial_fit(base[19_000:])
+    assert index.index_.backend == "graph"
+    gone = rng.choice(30_000, 15_000, replace=False)
+    distances, _ = index.remove(gone).kneighbors(queries, 10)
+    exact = NearestNeighbors(n_neighbors=10).fit(np.delete(base, gone, axis=0)).kneighbors(queries)[0]
+    assert np.mean(distances <= exact[:, -1:] * 1.0001) >= 0.985
+
+
+@pytest.mark.parametrize("recall", [0.9, 0.99])
+def test_searches_for_fewer_neighbors_find_as_large_a_share(recall):
+    rows = np.round(3 * falling_rows(20_500, d=64, fall=0.7))
+    base, queries = rows[:20_000], rows[20_000:]
+    index = ModuleNeighbors(recall=recall).fit(base)
+    for k in (1, 3, 10):
+        distances, _ = index.kneighbors(queries, k)
+        exact = NearestNeighbors(n_neighbors=k).fit(base).kneighbors(queries)[0]
+        assert np.mean(distances <= exact[:, -1:] * 1.0001) >= recall - 0.01

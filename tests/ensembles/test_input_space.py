@@ -38,6 +38,7 @@ def test_the_default_reaches_the_recall_in_the_input_space(fall, recall):
     assert abs(index.recall_ - found) < 4 * index.measured_.standard_error + 0.02
     if fall != 1.0:  # only coordinates that matter are kept
         assert (index.coordinates_.shape[1] < 80) == (fall == 2.0)
+    assert (" coordinates kept of 80" in repr(index)) == (index.coordinates_.shape[1] < 80)
 
 
 def test_with_all_coordinates_distances_are_those_of_the_input():
@@ -85,6 +86,16 @@ def test_rows_unlike_the_base_are_noticed():
     with pytest.warns(UserWarning, match=r"axes of this index miss \d+\.\d% of the variance .* fit it again"):
         index.partial_fit(rng.standard_normal((300, 80)))
     assert index.n_samples_fit_ == 3600  # added all the same
+
+
+@pytest.mark.parametrize(("fall", "message"), [(2.0, "axes of this index miss"), (0.7, "say less about")])
+def test_replaced_rows_unlike_the_base_are_noticed(fall, message):
+    index = ModuleNeighbors().fit(falling_rows(3000, fall=fall))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        index.replace(range(300), falling_rows(300, fall=fall, seed=3))
+    with pytest.warns(UserWarning, match=f"{message} .* fit it again"):
+        index.replace(range(300), np.random.default_rng(0).standard_normal((300, 80)))
 
 
 @pytest.mark.parametrize("n", [3000, 9000])

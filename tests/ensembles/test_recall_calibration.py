@@ -4,21 +4,24 @@ from sklearn.datasets import load_digits
 from sklearn.neighbors import NearestNeighbors
 
 from manylens import ModularAutoencoder, ModuleNeighbors, retrieval_precision
+from manylens.ensembles.finders import (
+    DEFAULT_LEADING,
+    PROVING_SHARE,
+    as_near,
+    distances_lost,
+    proving_width,
+    ranks_on_leading,
+)
 from manylens.ensembles.graph_finder import GraphFinder
 from manylens.ensembles.recall_calibration import (
     COARSE,
-    DEFAULT_LEADING,
     FINE,
-    PROVING_SHARE,
-    as_near,
     calibration_queries,
     choose_faiss_plan,
     choose_leading_plan,
     exact_neighbors,
     fewest_candidates,
     is_enough,
-    proving_width,
-    ranks_on_leading,
     rounding_error,
 )
 from manylens.ensembles.search_plans import CalibrationQueries, SearchPlan
@@ -329,3 +332,37 @@ def test_an_index_says_with_how_many_rows_its_recall_was_measured():
     assert "space)" in repr(index)
     index.partial_fit(DIGITS[1000:1300]).remove(range(100))
     assert "space with 1,000 rows)" in repr(index)
+
+
+def test_lost_distances_are_those_to_neighbors_elsewhere():
+    points = rows_of_spectrum(400, np.linspace(3, 1, 12))
+    points[200:] = points[:200]
+    queries, widths = CalibrationQueries(points[:20], np.arange(20)), np.array([3, 6, 12])
+    _, near = exact_neighbors(points, queries, 5)
+    others = np.array([[row for row in line if row % 200 != i] for i, line in enumerate(near)])
+    gaps = points[others].astype(float) - points[:20, None]
+    literal = [1 - np.linalg.norm(gaps[..., :w], axis=2) / np.linalg.norm(gaps, axis=2) for w in widths]
+    np.testing.assert_allclose(distances_lost(points, queries, near, widths), np.mean(literal, axis=(1, 2)))
+    copies = np.arange(200, 220)[:, None]
+    np.testing.assert_array_equal(distances_lost(points, queries, copies, widths), 1)
+
+
+@pytest.mark.parametrize("copies", [12, 20])
+def test_copies_of_rows_do_not_hide_what_coordinates_are_needed(copies):
+    items = rows_of_spectrum(900, np.arange(1, 41) ** -1.4)
+    base, queries = np.repeat(items[:700], copies, axis=0), items[700:]
+    index = ModuleNeighbors().fit(base)
+    distances, _ = index.kneighbors(queries, 10)
+    exact = NearestNeighbors(n_neighbors=10).fit(base).kneighbors(queries)[0]
+    assert np.mean(distances <= exact[:, -1:] * 1.0001) >= 0.98
+    np.testing.assert_allclose(index.kneighbors(queries, 10, where=np.ones(len(base), bool))[0], exact, 1e-3)
+
+
+@pytest.mark.parametrize("n", [2, 11, 15])
+def test_few_rows_keep_all_their_coordinates(n):
+    rows = np.random.default_rng(n).normal(size=(n + 9, 30))
+    index = ModuleNeighbors().fit(rows[:n])
+    exact = NearestNeighbors(n_neighbors=1).fit(rows[:n]).kneighbors(rows[n:])
+    found = index.kneighbors(rows[n:], 1)
+    np.testing.assert_allclose(found[0], exact[0], 1e-4)
+    np.testing.assert_array_equal(found[1], exact[1])

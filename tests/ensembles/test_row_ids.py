@@ -69,7 +69,8 @@ def test_filtered_results_are_exact_among_the_rows_let_through(index, share):
     expected, _ = literal(BASE[mask], QUERIES)
     np.testing.assert_allclose(distances, expected, atol=1e-6)
     assert np.isin(rows, NAMES[mask]).all()
-    for same in (NAMES[mask], NAMES[mask].tolist(), lambda ids: np.isin(ids, NAMES[mask])):
+    names = NAMES[mask]
+    for same in (names, names.tolist(), set(names), mask.astype(object), lambda ids: np.isin(ids, names)):
         np.testing.assert_array_equal(index.kneighbors(QUERIES, 5, where=same)[1], rows)
 
 
@@ -229,6 +230,7 @@ def test_a_saved_index_keeps_its_ids_even_without_its_first_row(tmp_path):
     [
         (lambda index: index.remove("digit-9999"), "1 of 1 ids are not in this index: 'digit-9999'"),
         (lambda index: index.remove(["digit-1", "digit-1"]), "Some ids are given twice"),
+        (lambda index: index.remove(np.arange(1200) < 3), "ids is a mask: give the ids themselves"),
         (lambda index: index.remove([["digit-1"], ["digit-2", "digit-3"]]), "ids mixes values and lists"),
         (lambda index: index.kneighbors(QUERIES, where=[["a"], ["b", "c"]]), "where mixes values and lists"),
         (lambda index: index.replace(["digit-1"], QUERIES[:2]), "1 ids do not fit 2 rows"),

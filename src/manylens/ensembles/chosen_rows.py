@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from manylens.ensembles.faiss_finder import FaissFinder
 from manylens.ensembles.finders import Finder, Lists, by_blocks
+from manylens.ensembles.graph_finder import GraphFinder
 from manylens.native.nearest import (
     QUERY_BLOCK,
     LeadingColumns,
@@ -50,29 +53,40 @@ def nearest_chosen(
         return ShortRows(points, width, chosen, n_jobs).nearest(queries, k)
 
     def search(b: slice) -> Lists:
+        if isinstance(finder, GraphFinder):
+            gaps, lengths = finder.squares(queries[b], width, chosen)
+            return nearest_by_keys(queries[b], points, gaps, k, chosen, lengths)
         bounds = finder.lower_bounds(queries[b], width, chosen)
-        return nearest_by_bounds(queries[b], points, bounds, k, chosen)
+        return nearest_by_keys(queries[b], points, bounds, k, chosen)
 
     return by_blocks(search, (len(queries), k), points.dtype, n_jobs, 1)
 
 
-def nearest_by_bounds(
-    query: FloatArray, points: Points, bounds: FloatArray, k: int, chosen: IntArray
+def nearest_by_keys(
+    query: FloatArray,
+    points: Points,
+    keys: Any,
+    k: int,
+    chosen: IntArray,
+    lengths: GridLengths | None = None,
 ) -> Lists:
-    """The nearest rows (1, k) for one query (1, D), from lower bounds on the squared distances of all."""
+    """The nearest rows (1, k) for one query (1, D), from keys of all: lower bounds on squared distances.
+
+    With `lengths`, the keys are squared distances on a grid. Only those of a few rows become bounds.
+    """
 
     def nearest_up_to(largest: float) -> Lists:
-        some = np.flatnonzero(bounds <= largest)
-        some = some[np.argsort(bounds[some])]
-        return rerank(query, points, chosen[some][None], bounds[some][None], k)
+        some = np.flatnonzero(keys <= largest)
+        some = some[np.argsort(keys[some])]
+        bounds = keys[some] if lengths is None else lengths.bounds(keys[some])
+        return rerank(query, points, chosen[some][None], bounds[None], k)
 
     m = PER_NEIGHBOR * max(k, FEW_NEIGHBORS)
-    sample = bounds[one_of_each_run(len(bounds), max(1, len(bounds) // SAMPLED))]
-    place = m * len(sample) // len(bounds) + 1
-    if place >= len(sample):
-        return nearest_up_to(np.inf)
-    distances, _ = nearest_up_to(np.partition(sample, place)[place])  # of about m rows
-    return nearest_up_to(distances[0, -1])
+    if m >= len(keys):
+        return nearest_up_to(keys.max())
+    distances, _ = nearest_up_to(np.partition(keys, m)[m])
+    last = distances[:, -1]
+    return nearest_up_to((last if lengths is None else lengths.squares(last)).item())
 
 
 class ShortRows:

@@ -110,11 +110,10 @@ class GraphFinder(CheckedState):
         kept = np.delete(np.arange(self.shape[0]), removed)
         points, links = remove_rows(self._points.array, self._links.array, kept, n_jobs)
         finder._points, finder._links = GrowingRows(points), GrowingRows(links)
-        old = self._entries[np.isin(self._entries, kept)]
-        finder._entries = np.searchsorted(kept, old).astype(np.int32)
-        if len(old) < entry_count(len(kept)) // 2:
-            some = np.random.default_rng(SEED).permutation(len(kept))[: entry_count(len(kept))]
-            finder._entries = np.union1d(finder._entries, some).astype(np.int32)
+        old = np.searchsorted(kept, self._entries[np.isin(self._entries, kept)]).astype(np.int32)
+        order = np.random.default_rng(SEED).permutation(len(kept)).astype(np.int32)
+        finder._entries = np.union1d(old, order[: max(0, entry_count(len(kept)) - len(old))])
+        finder._entries = with_lost_rows(points, links, finder._entries, order[::-1])
         return finder
 
     def rebuilt(self, rows: FloatArray, n_jobs: int | None = None) -> GraphFinder:
@@ -173,8 +172,8 @@ class GraphFinder(CheckedState):
         """Distances, not squared, and rows (1, k) like `nearest`, for one query (1, D) in float32."""
         return search_one(*self._graph(), self._scale, query, rows_of, k, n_candidates)
 
-    def lower_bounds(self, query: FloatArray, width: int, chosen: IntArray) -> FloatArray:
-        """Lower bounds on the squared distances of some rows to one query (1, D)."""
+    def squares(self, query: FloatArray, width: int, chosen: IntArray) -> tuple[IntArray, GridLengths]:
+        """Squared distances (m,) of some rows to one query (1, D) on the grid, and what they bound."""
         points = self._points.array
         if self.bits == 8:  # rows of 16 bits may be projected onto a ball of all columns
             width = min(width, points.shape[1])
@@ -182,7 +181,12 @@ class GraphFinder(CheckedState):
             width = points.shape[1]
         gaps = np.empty(len(chosen), dtype=np.int32)
         measure_on_grid(points, chosen, to_grid(query[:, :width], self._scale, points.dtype)[0], gaps)
-        return GridLengths.of(query, width, self._scale).bounds(gaps)
+        return gaps, GridLengths.of(query, width, self._scale)
+
+    def lower_bounds(self, query: FloatArray, width: int, chosen: IntArray) -> FloatArray:
+        """Lower bounds on the squared distances of some rows to one query (1, D)."""
+        gaps, lengths = self.squares(query, width, chosen)
+        return lengths.bounds(gaps)
 
     def _graph(self) -> tuple[IntArray, IntArray, IntArray, IntArray]:
         """Rows on the grid, links, entries, and the rows of the entries, which are copied once."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
@@ -17,7 +18,7 @@ from manylens.ensembles.recall_calibration import (
     recall_for_queries,
 )
 from manylens.ensembles.row_ids import Where, chosen_rows, positions_of, row_ids
-from manylens.ensembles.search_coordinates import CompositeAxes, Metric, check_near
+from manylens.ensembles.search_coordinates import CompositeAxes, InputRows, Metric, check_near
 from manylens.ensembles.search_index import Method, SearchIndex
 from manylens.ensembles.search_plans import CalibrationQueries, MeasuredRecall, SearchRequest
 from manylens.typing import FloatArray, MatrixLike, Rows
@@ -26,33 +27,44 @@ from manylens.validation import check_flag, check_real
 FEW_UNLIKE = 3  # rows that are unlike the base by chance
 
 
-def fault_of_added_rows(before: SearchIndex, after: SearchIndex, missed: float) -> str | None:
-    """Why an index finds fewer neighbors of the rows that were just added, or None if it does not.
+def fault_of_new_rows(before: SearchIndex, missed: float, unlike: bool) -> str | None:
+    """Why an index finds fewer neighbors of new rows, or None if it does not.
 
-    `missed` is the share of their variance that is not on its axes.
+    `missed` is the share of their variance that is not on its axes; `unlike` is from `are_unlike`.
     """
     if missed > 2 * before.axes.missed + 0.01:
         return (
             f"The axes of this index miss {missed:.1%} of the variance of these rows, but only "
             f"{before.axes.missed:.1%} of that of the rows it was fitted to"
         )
-    if has_unlike_rows(after) and not has_unlike_rows(before):
+    if unlike:
         return "The leading coordinates of this index say less about added rows than about those before them"
     return None
 
 
+def warn_of_new_rows(before: SearchIndex, missed: float, unlike: bool) -> None:
+    """Warn if an index finds fewer neighbors of new rows."""
+    fault = fault_of_new_rows(before, missed, unlike)
+    if fault is not None:
+        advice = "so it will find fewer of their neighbors: fit it again to all rows."
+        warnings.warn(f"{fault}, {advice}", UserWarning, stacklevel=3)
+
+
 def has_unlike_rows(index: SearchIndex) -> bool:
-    """Whether rows added since the calibration have more of their squares outside of the leading coordinates.
+    """Whether rows added since the calibration are unlike those that were there."""
+    present, added = min(index.n_planned, len(index.rows)), len(index.rows) - index.n_planned
+    return added > 0 and are_unlike(index, index.points[present + calibration_rows(added)])
+
+
+def are_unlike(index: SearchIndex, rows: FloatArray) -> bool:
+    """Whether rows have more of their squares outside of the leading coordinates than the calibration saw.
 
     Of the rows that were there, one in 20 has more than a limit. This should not hold for many of the others.
     """
-    present, added = min(index.n_planned, len(index.rows)), len(index.rows) - index.n_planned
-    if index.method != "nested" or added < 1 or index.plan.n_leading == index.points.shape[1]:
+    if index.method != "nested" or index.plan.n_leading == index.points.shape[1]:
         return False
-    old, new = (
-        missed_shares(index.points[rows], index.plan.n_leading)
-        for rows in (calibration_rows(present), present + calibration_rows(added))
-    )
+    present = index.points[calibration_rows(min(index.n_planned, len(index.rows)))]
+    old, new = (missed_shares(each, index.plan.n_leading) for each in (present, rows))
     above, expected = int(np.sum(new > np.quantile(old, 0.95))), 0.05 * len(new)
     return bool(above >= FEW_UNLIKE and above > expected + 4 * np.sqrt(expected))
 
@@ -71,6 +83,8 @@ class IndexChanges:
         index_: SearchIndex
         measured_: MeasuredRecall
         modules: Any
+        modules_: Any
+        n_features_in_: int
         n_jobs: int | None
         method: Method
         recall: float
@@ -86,7 +100,7 @@ class IndexChanges:
     def radius_neighbors(
         self, X: MatrixLike, radius: float, return_distance: bool = True, *, where: Where = None
     ) -> Any:
-        """All rows of the base within a distance, exactly, whatever the method.
+        """All rows of the base within a distance, exactly by the coordinates that `fit` kept.
 
         Parameters
         ----------
@@ -188,7 +202,8 @@ class IndexChanges:
         """
         check_is_fitted(self)
         self._check_layout()
-        new = check_near(self.index_.axes.coordinates(self._base_columns(X), self.n_jobs), "X")
+        before, Z = self.index_, self._base_columns(X)
+        new = check_near(before.axes.coordinates(Z, self.n_jobs), "X")
 
         def changed(index: SearchIndex) -> SearchIndex:
             places = positions_of(index, ids)
@@ -196,7 +211,10 @@ class IndexChanges:
                 raise ValueError(f"{len(places)} ids do not fit {len(new)} rows: give one row per id.")
             return index.replaced(places, new, self.n_jobs)
 
-        return self._change(changed)
+        self._change(changed)
+        missed = before.axes.missed_share(Z, new) if before.axes.missed > 0 else 0.0
+        warn_of_new_rows(before, missed, are_unlike(before, new[calibration_rows(len(new))]))
+        return self
 
     @property
     def composite_(self) -> CompositeAxes:
@@ -252,6 +270,8 @@ class IndexChanges:
             f"{plan.candidates_per_neighbor:.1f} candidates per neighbor from {finder} of {plan.n_leading} "
             f"of {width} coordinates"
         )
+        if isinstance(self.modules_, InputRows) and width < min(n, self.n_features_in_):
+            how += f" kept of {self.n_features_in_}"
         if method == "paper":
             how = f"candidates from {finder} of each module"
         elif method == "exact" or plan.prove:

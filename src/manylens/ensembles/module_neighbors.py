@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manylens.ensembles.coordinate_queries import CoordinateSearch
 from manylens.ensembles.finders import ONE_WRITER, Backend
-from manylens.ensembles.index_changes import IndexChanges, fault_of_added_rows
+from manylens.ensembles.index_changes import IndexChanges, has_unlike_rows, warn_of_new_rows
 from manylens.ensembles.index_files import IndexFiles
 from manylens.ensembles.recall_calibration import (
     GRAPH_FROM,
@@ -237,10 +237,8 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, IndexChanges, IndexFiles, Ba
             )
         )
         missed = axes.missed_share(Z, coordinates) if axes.missed > 0 else 0.0
-        fault = fault_of_added_rows(before, self.index_, missed)
-        if fault is not None:
-            advice = "so it will find fewer of their neighbors: fit it again to all rows."
-            warnings.warn(f"{fault}, {advice}", UserWarning, stacklevel=2)
+        unlike = has_unlike_rows(self.index_) and not has_unlike_rows(before)
+        warn_of_new_rows(before, missed, unlike)
         return self
 
     def kneighbors(
@@ -263,7 +261,7 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, IndexChanges, IndexFiles, Ba
             Whether to return the distances.
         where : array-like of bool or of ids, or callable, default=None
             Rows to choose from: a mask (n,), their ids, or a function from all ids to a mask. The result is
-            exact among them, whatever the method. Only with X.
+            exact among them, by the coordinates that `fit` kept, whatever the method. Only with X.
 
         Returns
         -------

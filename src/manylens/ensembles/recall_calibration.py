@@ -12,7 +12,17 @@ from sklearn.utils import gen_batches
 
 from manylens.ensembles.chosen_rows import ShortRows
 from manylens.ensembles.faiss_finder import FaissFinder
-from manylens.ensembles.finders import LeadingScan, ScanFinder, rank_leading
+from manylens.ensembles.finders import (
+    DEFAULT_LEADING,
+    LeadingScan,
+    ScanFinder,
+    as_near,
+    distances_lost,
+    proving_width,
+    rank_leading,
+    ranks_on_leading,
+    shares_found,
+)
 from manylens.ensembles.search_coordinates import CompositeAxes, FramedRows
 from manylens.ensembles.search_plans import (
     CalibrationQueries,
@@ -21,10 +31,9 @@ from manylens.ensembles.search_plans import (
     SearchPlan,
     SearchRequest,
 )
-from manylens.native.nearest import count_below, drop_self, largest_norm, nearest
+from manylens.native.nearest import drop_self, largest_norm, nearest
 from manylens.native.search_graph import Progress, coarse_scale
-from manylens.native.threads import one_blas_thread
-from manylens.typing import BoolArray, FloatArray, IntArray
+from manylens.typing import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from manylens.ensembles.search_index import SearchIndex
@@ -34,21 +43,19 @@ RowSource: TypeAlias = FloatArray | FramedRows  # rows by number, (n, D)
 N_CALIBRATION_QUERIES = 256  # queries for calibration
 FEW_MISSED = 0.995  # from this recall on, more queries check the calibration,
 GRAPH_FROM = 8_000  # and from this number of rows on, from which a graph answers faster than a scan
-AT_ONCE = 512  # rows of the base per matrix product
 IN_A_SCAN = 65536  # rows of the base per scan for exact neighbors
 WIDTHS = (8, 12, 16, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256, 384, 512)
 # Time to rank one candidate, in multiplications of a scan (`python -m benchmarks.tuning.candidates`).
 CANDIDATE_COST = 25_000
 HOP_COST = 120  # time per candidate of a graph besides its distance, in coordinates of a distance
 STEP, FINE = 1.5, 1.06  # growth of the number of candidates while recall is too low, and its final accuracy
-DEFAULT_LEADING = 96  # leading coordinates for "exact" and for faiss's lists
-PROVING_SHARE = 0.9  # share of the variance on the leading coordinates that prove most exact neighbors
 DEFAULT_CANDIDATES = 10  # candidates per neighbor for "exact", enough to prove most results exact
 MIN_PER_NEIGHBOR = 2.0  # fewest candidates per neighbor of a scan; even fewer would save no time
 MANY_PER_NEIGHBOR = 16  # candidates per neighbor above which more leading coordinates are considered
 MAX_PER_NEIGHBOR = 64  # candidates per neighbor requested from approximate lists
 # Rows per candidate of a graph below which a scan is faster: 500 for many queries at once, 50 for one.
 ROWS_PER_CANDIDATE = 150
+ROWS_PER_AXIS = 10  # rows from which the axes that miss little of these rows miss little of others
 FEW_COORDINATES = 96  # up to this many, a graph of more than half of them may be the fastest
 COARSE = 0.05  # largest relative error of squared distances to neighbors that 8 bits may make
 
@@ -88,7 +95,7 @@ def calibrate_index(
         finder = index.finders[0]
         assert isinstance(finder, FaissFinder)
         plan = choose_faiss_plan(finder, points, n_leading, sample, request.n_neighbors, request.recall)
-        index = index.with_plan(plan)
+        index = index.with_plan(replace(plan, n_neighbors=request.n_neighbors))
     return index
 
 
@@ -124,6 +131,7 @@ def calibrate_nested(
         ordered=index.axes.axes.shape[1],
         known=known,
     )
+    plan = replace(plan, n_neighbors=request.n_neighbors)
     if graph and neighbors is not None:
         error = rounding_error(index.coordinates[:, : plan.n_leading], sample, neighbors)
         plan = replace(plan, bits=8 if error <= COARSE else 16)
@@ -200,10 +208,13 @@ def print_progress(n: int) -> Progress:
 def recalls(
     index: SearchIndex, sample: CalibrationQueries, exact: FloatArray, n_jobs: int | None
 ) -> FloatArray:
-    """Fraction (s,) of the neighbors found for each query that are as near as the exact ones (s, k)."""
+    """Fraction of the neighbors found for each query that are as near as the exact ones (s, k).
+
+    Copies of a query are not counted, nor are queries with no other neighbors.
+    """
     found = index.search(sample.coordinates, exact.shape[1], None, n_jobs, own=sample.own).distances
-    shares: FloatArray = as_near(found, index.to_module_units(exact)).mean(axis=1)
-    return shares
+    lengths = np.linalg.norm(sample.coordinates, axis=1)
+    return shares_found(found, *map(index.to_module_units, (exact, lengths)))
 
 
 def is_enough(shares: FloatArray, recall: float, *, graph: bool) -> bool:
@@ -212,6 +223,8 @@ def is_enough(shares: FloatArray, recall: float, *, graph: bool) -> bool:
     A graph has to exceed the recall by 1.5 standard errors, or by two if few neighbors may be missed: then
     most queries miss none and a few miss many, which a sample may not contain.
     """
+    if not len(shares):
+        return False
     errors = 2.0 if recall >= FEW_MISSED else 1.5
     margin = errors * float(np.std(shares)) / np.sqrt(len(shares)) if graph else 0
     return bool(shares.mean() - margin >= recall)
@@ -261,8 +274,7 @@ def calibrate_with_fewest_coordinates(
     neighbors, exact = rows[:n_sample], distances[n_sample:]
     widths = np.array([w for w in WIDTHS if 2 * w <= points.shape[1]], dtype=np.int64)
     known = Ranks(widths, ranks_on_leading(points, sample, neighbors, widths)) if len(widths) else None
-    share = 1 if known is None else np.mean(known.ranks <= k, axis=(1, 2))  # of the neighbors, by width
-    for width in [] if known is None else widths[share >= calibration_recall(request.recall)]:
+    for width in [] if known is None else narrow_enough(points, sample, neighbors, known, request.recall):
         fewer = index.leading(int(width))
         shorter = CalibrationQueries(sample.coordinates[:, :width], sample.own)
         fewer = calibrate_nested(fewer, request, shorter, neighbors, known)
@@ -274,6 +286,18 @@ def calibrate_with_fewest_coordinates(
         known = None  # more than half of the coordinates may be cheaper
     index = calibrate_nested(index, request, sample, neighbors, known, exact)
     return index, measured_recall(index, points, "input", request, exact)
+
+
+def narrow_enough(
+    points: FloatArray, sample: CalibrationQueries, neighbors: IntArray, known: Ranks, recall: float
+) -> IntArray:
+    """Widths at which neighbors (s, k) are the nearest with the recall, at about the same distances.
+
+    The axes are those of these rows: if there are nearly as many axes as rows, other rows lie elsewhere.
+    """
+    found = np.mean(known.ranks <= neighbors.shape[1], axis=(1, 2)) >= calibration_recall(recall)
+    found &= distances_lost(points, sample, neighbors, known.widths) <= 1 - recall
+    return known.widths[found & (ROWS_PER_AXIS * known.widths <= len(points))]
 
 
 def measured_recall(
@@ -291,13 +315,17 @@ def measured_recall(
         exact, _ = exact_neighbors(space, CalibrationQueries(space[own], own), k, request.n_jobs)
     sample = CalibrationQueries(index.coordinates[own], own)
     _, rows, _ = index.search(sample.coordinates, k, request.n_candidates, request.n_jobs, own=own)
-    shares = as_near(distances_in(space, own, rows), exact).mean(axis=1)
+    lengths = np.linalg.norm(space[own], axis=1)
+    shares = shares_found(np.sort(distances_in(space, own, rows), axis=1), exact, lengths)
+    if not len(shares):
+        return MeasuredRecall(1.0, 0.0, 1.0, name, 0, k, len(space))
     reachable = 1.0
     if not (isinstance(space, np.ndarray) and space.shape == index.coordinates.shape):
         _, rows = exact_neighbors(index.coordinates, sample, k, request.n_jobs)
-        reachable = float(as_near(distances_in(space, own, rows), exact).mean())
-    error = float(np.std(shares) / np.sqrt(len(own)))
-    return MeasuredRecall(float(shares.mean()), error, reachable, name, len(own), k, len(space))
+        near = np.sort(distances_in(space, own, rows), axis=1)
+        reachable = float(shares_found(near, exact, lengths).mean())
+    error = float(np.std(shares) / np.sqrt(len(shares)))
+    return MeasuredRecall(float(shares.mean()), error, reachable, name, len(shares), k, len(space))
 
 
 def recall_for_queries(
@@ -447,51 +475,3 @@ def exact_neighbors(
     if queries.own is not None:
         rows, distances = drop_self(queries.own, rows, distances)
     return np.sqrt(distances), rows
-
-
-def proving_width(queries: FloatArray) -> int:
-    """Number of leading columns of queries (n, d) with most of their squares, but not a few only."""
-    squares = np.cumsum(np.einsum("ij,ij->j", queries, queries, dtype=np.float64))
-    enough = int(np.searchsorted(squares, PROVING_SHARE * squares[-1])) + 1
-    return min(max(DEFAULT_LEADING, enough), len(squares))
-
-
-def as_near(found: FloatArray, exact: FloatArray) -> BoolArray:
-    """Mask of the neighbors found, at distances (s, k), that are no farther than the last of the exact ones.
-
-    Unlike a comparison of rows this does not distinguish equally near ones.
-    """
-    return found <= exact[:, -1:] * (1 + 32 * np.finfo(exact.dtype).eps)
-
-
-def ranks_on_leading(
-    points: FloatArray, queries: CalibrationQueries, neighbors: IntArray, widths: IntArray
-) -> IntArray:
-    """Ascending ranks (w, s, k) of the neighbors for each number of leading coordinates."""
-    sought = np.ascontiguousarray(queries.coordinates[:, : widths[-1]], dtype=np.float32)
-    starts = [0, *widths[:-1]]
-    parts = [slice(start, stop) for start, stop in zip(starts, widths, strict=True)]
-    exact = leading_scores(sought, points[neighbors, : widths[-1]], starts)
-    # Do not count duplicates of a neighbor as nearer: their scores differ only by rounding.
-    slack = 1e-6 * (np.abs(exact) + np.einsum("ij,ij->i", *2 * [queries.coordinates])[:, None])
-    limits = np.sort(exact - slack, axis=2).astype(np.float32)
-    counts = np.zeros(limits.shape, dtype=np.int64)
-    doubled = -2 * sought
-    with one_blas_thread():
-        for batch in gen_batches(len(points), AT_ONCE):
-            scores = np.zeros((len(sought), len(points[batch])), dtype=np.float32)
-            for part, limit, count in zip(parts, limits, counts, strict=True):
-                rows = points[batch, part].astype(np.float32, copy=False)
-                norms = np.einsum("ij,ij->i", rows, rows)
-                count_below(doubled[:, part] @ rows.T, norms, limit, scores, count)
-    nearer = np.cumsum(counts, axis=2)
-    if queries.own is not None:
-        nearer -= leading_scores(sought, points[queries.own, None, : widths[-1]], starts) < limits
-    return np.asarray(nearer + 1)
-
-
-def leading_scores(queries: FloatArray, rows: FloatArray, starts: list[int]) -> FloatArray:
-    """|b|² - 2 q.b (w, s, k) of rows (s, k, d) for queries (s, d), up to the end of each part of columns."""
-    rows = rows.astype(np.float64)
-    parts = np.add.reduceat(rows * (rows - 2.0 * queries[:, None]), starts, axis=2)
-    return np.cumsum(parts, axis=2).transpose(2, 0, 1)

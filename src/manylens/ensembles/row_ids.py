@@ -33,7 +33,7 @@ def as_array(values: Any, name: str) -> AnyArray:
         raise TypeError(f"{name} is a sparse matrix: give a flat list.")
     try:
         with plain_conversion_errors(name):
-            return np.asarray(values)
+            return np.asarray(list(values) if isinstance(values, set | frozenset) else values)
     except ValueError:
         raise ValueError(f"{name} mixes values and lists of different lengths: give a flat list.") from None
 
@@ -111,6 +111,8 @@ def positions_of(index: NumberedRows, ids: Any) -> IntArray:
     wanted = np.atleast_1d(as_array(ids, "ids"))
     if wanted.ndim != 1:
         raise ValueError(f"ids has shape {wanted.shape}: give one id or a list of ids.")
+    if wanted.dtype == bool:
+        raise ValueError("ids is a mask: give the ids themselves, or np.flatnonzero(mask) if rows have none.")
     if index.ids is None and wanted.dtype.kind in "iu" and len(wanted):
         inside = wanted.min() >= 0 and wanted.max() < len(index.rows)
         if inside and np.bincount(wanted.astype(np.int64)).max() == 1:  # row numbers, each once
@@ -138,6 +140,8 @@ def chosen_rows(index: NumberedRows, where: Where) -> IntArray | None:
         return None
     found: Any = where(row_ids(index)) if callable(where) else where
     given, n = as_array(found, "where"), len(index.rows)
+    if given.dtype.kind == "O" and all(isinstance(one, bool | np.bool_) for one in given.flat):
+        given = given.astype(bool)
     if given.dtype == bool or callable(where):
         if given.shape != (n,) or given.dtype != bool:
             raise ValueError(

@@ -21,10 +21,10 @@ from manylens.ensembles.finders import (
     Lists,
     ScanFinder,
     by_blocks,
+    proving_width,
     rank_leading,
 )
 from manylens.ensembles.graph_finder import GraphFinder
-from manylens.ensembles.recall_calibration import proving_width
 from manylens.ensembles.search_coordinates import CompositeAxes, base_columns, check_near
 from manylens.ensembles.search_plans import SearchPlan
 from manylens.ensembles.split_storage import StoredSplit, stored_split
@@ -38,7 +38,7 @@ from manylens.validation import CheckedState, check_path, plain_conversion_error
 Method = Literal["nested", "exact", "paper"]
 FINDERS: dict[str, type[Finder]] = {"numpy": ScanFinder, "graph": GraphFinder, "faiss": FaissFinder}
 METHODS: tuple[Method, ...] = ("nested", "exact", "paper")
-MIN_NEIGHBORS = 5  # searches for fewer neighbors use as many candidates as for this number
+MIN_NEIGHBORS = 5  # an index is calibrated for at least as many neighbors
 MANY_COLUMNS = 256  # rotating a query in fewer dimensions takes less time than the search
 FLOAT32 = np.dtype(np.float32)
 AT_ONCE = 16384  # queries whose candidates are in memory at a time
@@ -245,7 +245,7 @@ class SearchIndex(CheckedState):
             distances, rows, proven = self.search(coordinates, k + 1, n_candidates, n_jobs)
             rows, distances = drop_self(own, rows, distances)
             return Neighbors(distances, rows, proven)
-        m = n_candidates or math.ceil(self.plan.candidates_per_neighbor * max(k, MIN_NEIGHBORS))
+        m = n_candidates or math.ceil(self.plan.candidates_per_neighbor * max(k, self.plan.n_neighbors))
         if len(coordinates) == 1 and chosen is None and own is None:
             found = self._search_one(coordinates, k, m)
             if found is not None:

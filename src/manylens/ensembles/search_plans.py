@@ -17,6 +17,7 @@ class SearchPlan:
     candidates_per_neighbor: float
     prove: bool = False  # whether to prove each result exact, or to continue the search
     bits: int = 16  # per leading coordinate of a graph
+    n_neighbors: int = 5  # searches for fewer neighbors use as many candidates as for this number
 
 
 @dataclass(frozen=True)

@@ -104,10 +104,10 @@ def found_rows(points: IntArray, links: IntArray, entries: IntArray, rows: IntAr
     return np.asarray((points[found] == points[rows]).all(axis=1))
 
 
-def with_lost_rows(points: IntArray, links: IntArray, entries: IntArray, new: IntArray) -> IntArray:
-    """The entries and some of the new rows (s,) that searches do not find, because few links lead there."""
-    some = new[: min(PROBES, max(0, 2 * entry_count(len(points)) - len(entries)))]
-    return np.concatenate([entries, some[~found_rows(points, links, entries, some, FEWEST)]])
+def with_lost_rows(points: IntArray, links: IntArray, entries: IntArray, rows: IntArray) -> IntArray:
+    """The entries and some of the rows (s,) that searches do not find, because few links lead there."""
+    room, some = max(0, 2 * entry_count(len(points)) - len(entries)), rows[:PROBES]
+    return np.concatenate([entries, some[~found_rows(points, links, entries, some, FEWEST)][:room]])
 
 
 def nearest_centers(points: IntArray, centers: IntArray, count: int, n_jobs: int | None) -> IntArray:
