@@ -34,11 +34,12 @@ def scan(request, monkeypatch):
 def tiles_of(points, scale, width, chosen):
     """Tiles, squared norms and the rounded rows themselves."""
     pairs, n = (width + 1) // 2, len(chosen) + -len(chosen) % TILE
-    pieces, norms = np.zeros(n * pairs * 2, dtype=np.int16), np.zeros(n, dtype=np.int32)
-    shorten(*distance_arguments(points), chosen, width, scale, np.empty(width), pieces, norms)
-    rows = pieces.reshape(n // TILE, pairs, TILE, 2).transpose(0, 2, 1, 3).reshape(n, 2 * pairs)
+    tiles, norms = np.zeros(n * pairs, dtype=np.int32), np.zeros(n, dtype=np.int32)
+    memory = np.empty(width), np.zeros(2 * pairs, dtype=np.int16)
+    shorten(*distance_arguments(points), chosen, width, scale, *memory, tiles, norms)
+    rows = tiles.view(np.int16).reshape(n // TILE, pairs, TILE, 2).transpose(0, 2, 1, 3).reshape(n, 2 * pairs)
     assert not rows[len(chosen) :].any()
-    return pieces.view(np.int32), norms, rows[: len(chosen)]
+    return tiles, norms, rows[: len(chosen)]
 
 
 @pytest.mark.parametrize("n", [1, TILE - 1, TILE, 3 * TILE + 5])

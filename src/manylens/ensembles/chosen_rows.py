@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from manylens.ensembles.faiss_finder import FaissFinder
 from manylens.ensembles.finders import Finder, Lists, by_blocks
 from manylens.ensembles.graph_finder import GraphFinder
+from manylens.native.chosen_rows import NO_POINTS, likely_rows, rank_lists
 from manylens.native.nearest import (
     QUERY_BLOCK,
     LeadingColumns,
@@ -24,7 +23,7 @@ from manylens.native.split_rows import Points
 from manylens.native.threads import over_blocks
 from manylens.typing import FloatArray, IntArray
 
-PER_NEIGHBOR, FEW_NEIGHBORS = 4, 10  # candidates per neighbor, for at least ten
+PER_NEIGHBOR, FEW_NEIGHBORS = 4, 10  # rows below a probable limit per neighbor, for at least ten
 FEW_QUERIES = 8  # up to this many queries, bounds from the finder take less time than tiles
 SAMPLED, MOST_SAMPLED = 512, 8192  # rows in the sample that determines limits: one in 64, but so many
 SPREAD = 1.25  # rows farther out than a sample by more than this factor are projected, which loosens bounds
@@ -32,7 +31,6 @@ AT_ONCE = 512 * TILE  # rows in 16 bits at a time
 SHARE = 32 * TILE  # rows per unit of work of one thread
 ROOM = 1024  # candidates per query in a second scan
 MOST_ROOM = 1 << 22  # candidates of all queries in memory at a time
-UNUSED = np.iinfo(np.int64).max
 
 
 def nearest_chosen(
@@ -54,39 +52,28 @@ def nearest_chosen(
 
     def search(b: slice) -> Lists:
         if isinstance(finder, GraphFinder):
-            gaps, lengths = finder.squares(queries[b], width, chosen)
-            return nearest_by_keys(queries[b], points, gaps, k, chosen, lengths)
+            return finder.nearest_chosen(queries[b], points, k, chosen)
         bounds = finder.lower_bounds(queries[b], width, chosen)
-        return nearest_by_keys(queries[b], points, bounds, k, chosen)
+        return nearest_by_bounds(queries[b], points, bounds, k, chosen)
 
     return by_blocks(search, (len(queries), k), points.dtype, n_jobs, 1)
 
 
-def nearest_by_keys(
-    query: FloatArray,
-    points: Points,
-    keys: Any,
-    k: int,
-    chosen: IntArray,
-    lengths: GridLengths | None = None,
+def nearest_by_bounds(
+    query: FloatArray, points: Points, bounds: FloatArray, k: int, chosen: IntArray
 ) -> Lists:
-    """The nearest rows (1, k) for one query (1, D), from keys of all: lower bounds on squared distances.
-
-    With `lengths`, the keys are squared distances on a grid. Only those of a few rows become bounds.
-    """
+    """The nearest rows (1, k) for one query (1, D), from lower bounds on squared distances of all."""
 
     def nearest_up_to(largest: float) -> Lists:
-        some = np.flatnonzero(keys <= largest)
-        some = some[np.argsort(keys[some])]
-        bounds = keys[some] if lengths is None else lengths.bounds(keys[some])
-        return rerank(query, points, chosen[some][None], bounds[None], k)
+        some = np.flatnonzero(bounds <= largest)
+        some = some[np.argsort(bounds[some])]
+        return rerank(query, points, chosen[some][None], bounds[some][None], k)
 
     m = PER_NEIGHBOR * max(k, FEW_NEIGHBORS)
-    if m >= len(keys):
-        return nearest_up_to(keys.max())
-    distances, _ = nearest_up_to(np.partition(keys, m)[m])
-    last = distances[:, -1]
-    return nearest_up_to((last if lengths is None else lengths.squares(last)).item())
+    if m >= len(bounds):
+        return nearest_up_to(np.inf)
+    distances, _ = nearest_up_to(np.partition(bounds, m)[m])
+    return nearest_up_to(distances[0, -1])
 
 
 class ShortRows:
@@ -111,21 +98,20 @@ class ShortRows:
         squares = np.einsum("ij,ij->i", asked, asked, dtype=np.int64)
         limits, room = self._probable_limits(asked, PER_NEIGHBOR * max(k, FEW_NEIGHBORS))
         distances, rows = np.empty((n, k), dtype=self.points.dtype), np.empty((n, k), dtype=np.int64)
-        counts = np.empty(n, dtype=np.int64)
+        counts, source = np.empty(n, dtype=np.int64), distance_arguments(self.points)
 
         def search(which: IntArray) -> None:
             """Fill the lists of some queries, and count the rows up to their limits."""
             for some in np.array_split(which, max(1, len(which) * room // MOST_ROOM)):
-                lists = np.full((len(some) + -len(some) % QUERIES, room), UNUSED)
+                lists = np.empty((len(some) + -len(some) % QUERIES, room), dtype=np.int64)
                 counts[some] = self.scan(asked[some], limits[some], lists)
 
                 def rank(b: slice, some: IntArray = some, lists: IntArray = lists) -> None:
-                    few = some[b]
-                    line = np.sort(lists[b.start : b.stop, : max(k, min(room, counts[few].max()))], axis=1)
-                    candidates = self.chosen[np.minimum(line & LARGEST, len(self.chosen) - 1)]
-                    candidates[line == UNUSED] = -1
-                    bounds = lengths.bounds((line >> 32) + squares[few][:, None])
-                    distances[few], rows[few] = rerank(queries[few], self.points, candidates, bounds, k)
+                    few, near, found = some[b], distances[some[b]], rows[some[b]]
+                    keys = lists[b], counts[few], self.chosen, self.scale, lengths.slack, squares[few]
+                    memory = NO_POINTS, likely_rows(k), np.empty(room, dtype=np.int64)
+                    rank_lists(*keys, *memory, queries[few], *source, near, found)
+                    distances[few], rows[few] = near, found
 
                 over_blocks(rank, len(some), QUERY_BLOCK, self.n_jobs)
 
@@ -190,8 +176,9 @@ class ShortRows:
 
         def fill(b: slice) -> None:
             stop = b.stop + -b.stop % TILE
-            part, line = tiles[b.start * pairs : stop * pairs].view(np.int16), np.empty(self.width)
-            shorten(*source, rows[b], self.width, self.scale, line, part, norms[b.start : stop])
+            part, memory = tiles[b.start * pairs : stop * pairs], np.zeros(2 * pairs, dtype=np.int16)
+            memories = np.empty(self.width), memory
+            shorten(*source, rows[b], self.width, self.scale, *memories, part, norms[b.start : stop])
 
         over_blocks(fill, len(rows), SHARE, self.n_jobs)
         if len(rows) == len(self.chosen):

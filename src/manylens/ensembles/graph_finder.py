@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from manylens.ensembles.finders import GrowingRows, Lists, by_blocks
+from manylens.native.chosen_rows import search_chosen
 from manylens.native.graph_building import link_all, with_lost_rows
 from manylens.native.nearest import rerank
 from manylens.native.one_query import search_one
@@ -172,8 +173,12 @@ class GraphFinder(CheckedState):
         """Distances, not squared, and rows (1, k) like `nearest`, for one query (1, D) in float32."""
         return search_one(*self._graph(), self._scale, query, rows_of, k, n_candidates)
 
-    def squares(self, query: FloatArray, width: int, chosen: IntArray) -> tuple[IntArray, GridLengths]:
-        """Squared distances (m,) of some rows to one query (1, D) on the grid, and what they bound."""
+    def nearest_chosen(self, query: FloatArray, rows_of: Points, k: int, chosen: IntArray) -> Lists:
+        """Squared distances and rows (1, k) of the chosen rows nearest to one query (1, D), exactly."""
+        return search_chosen(self._points.array, self._scale, query, rows_of, k, chosen)
+
+    def lower_bounds(self, query: FloatArray, width: int, chosen: IntArray) -> FloatArray:
+        """Lower bounds on the squared distances of some rows to one query (1, D)."""
         points = self._points.array
         if self.bits == 8:  # rows of 16 bits may be projected onto a ball of all columns
             width = min(width, points.shape[1])
@@ -181,12 +186,7 @@ class GraphFinder(CheckedState):
             width = points.shape[1]
         gaps = np.empty(len(chosen), dtype=np.int32)
         measure_on_grid(points, chosen, to_grid(query[:, :width], self._scale, points.dtype)[0], gaps)
-        return gaps, GridLengths.of(query, width, self._scale)
-
-    def lower_bounds(self, query: FloatArray, width: int, chosen: IntArray) -> FloatArray:
-        """Lower bounds on the squared distances of some rows to one query (1, D)."""
-        gaps, lengths = self.squares(query, width, chosen)
-        return lengths.bounds(gaps)
+        return GridLengths.of(query, width, self._scale).bounds(gaps)
 
     def _graph(self) -> tuple[IntArray, IntArray, IntArray, IntArray]:
         """Rows on the grid, links, entries, and the rows of the entries, which are copied once."""

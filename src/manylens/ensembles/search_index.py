@@ -246,8 +246,8 @@ class SearchIndex(CheckedState):
             rows, distances = drop_self(own, rows, distances)
             return Neighbors(distances, rows, proven)
         m = n_candidates or math.ceil(self.plan.candidates_per_neighbor * max(k, self.plan.n_neighbors))
-        if len(coordinates) == 1 and chosen is None and own is None:
-            found = self._search_one(coordinates, k, m)
+        if len(coordinates) == 1 and own is None:
+            found = self._search_one(coordinates, k, m, chosen)
             if found is not None:
                 return found
         distances = np.empty((len(coordinates), k), dtype=self.points.dtype)
@@ -276,17 +276,23 @@ class SearchIndex(CheckedState):
                 )
         return Neighbors(self.to_module_units(np.sqrt(distances, out=distances)), rows, proven)
 
-    def _search_one(self, query: FloatArray, k: int, m: int) -> Neighbors | None:
+    def _search_one(self, query: FloatArray, k: int, m: int, chosen: IntArray | None) -> Neighbors | None:
         """Fast path of `search` for one query (1, D) and a graph; None if it does not apply."""
         finder, points = self.finders[0], self.points
-        if not isinstance(finder, GraphFinder) or self.method != "nested" or self.plan.prove:
+        if not isinstance(finder, GraphFinder) or self.method != "nested":
             return None
         if not (query.dtype == points.dtype == FLOAT32 and query.flags.c_contiguous):
             return None
-        distances, rows = finder.nearest_to_one(query, points, k, min(max(m, k), len(points)))
+        if chosen is not None:
+            distances, rows = finder.nearest_chosen(query, points, k, chosen)
+            np.sqrt(distances, out=distances)
+        elif self.plan.prove:
+            return None
+        else:
+            distances, rows = finder.nearest_to_one(query, points, k, min(max(m, k), len(points)))
         if rows[0, -1] < 0:
             return None
-        return Neighbors(self.to_module_units(distances), rows, np.zeros(1, dtype=bool))
+        return Neighbors(self.to_module_units(distances), rows, np.full(1, chosen is not None))
 
     def scanner(self, queries: FloatArray) -> ScanFinder:
         """A finder that scans the leading coordinates of the rows, for filters and radius searches.

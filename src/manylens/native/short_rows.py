@@ -151,14 +151,16 @@ def shorten(
     width: int,
     scale: float,
     line: FloatArray,
-    pieces: IntArray,
+    short: IntArray,
+    tiles: IntArray,
     norms: IntArray,
 ) -> None:
     """Round the leading coordinates of rows, times `scale`, into tiles; rows are `distance_arguments`.
 
-    pieces: (tiles * pairs * TILE * 2,), zero at first; norms: (tiles * TILE,), squared; line: (width,).
+    tiles: (n_tiles * pairs * TILE,), zero at first, pairs of 16 bits; norms: (n_tiles * TILE,), squared;
+    line: (width,); short: (2 * pairs,) in 16 bits, zero at first.
     """
-    lead, pairs = min(grid.shape[1], width), (width + 1) // 2
+    lead, both = min(grid.shape[1], width), short.view(np.int32)
     for i in range(-AHEAD, len(numbers)):
         if i + AHEAD < len(numbers):
             fetch(points, numbers[i + AHEAD])
@@ -178,11 +180,13 @@ def shorten(
             line[c] = scale * others[c - lead]
         square = inner_product(line, line)
         shrink = RADIUS / np.sqrt(square) if square > RADIUS * RADIUS else 1.0
-        first, norm = (i // TILE * pairs * TILE + i % TILE) * 2, np.int32(0)
         for c in range(width):
-            value = np.int32(np.rint(shrink * line[c]))
-            pieces[first + (c >> 1) * TILE * 2 + (c & 1)] = value
-            norm = np.int32(norm + np.int32(value * value))
+            short[c] = np.rint(shrink * line[c])
+        first, norm = i // TILE * len(both) * TILE + i % TILE, np.int32(0)
+        for c in range(width):
+            norm = np.int32(norm + np.int32(np.int32(short[c]) * np.int32(short[c])))
+        for c in range(len(both)):
+            tiles[first + c * TILE] = both[c]
         norms[i] = norm
 
 
