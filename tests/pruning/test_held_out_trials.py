@@ -45,6 +45,22 @@ def test_judged_rows_are_in_no_sample_and_learned_rows_in_some():
     assert len(forest.estimators_) == 12
 
 
+def test_rows_that_are_left_out_of_pruning_still_train_the_trees_of_trials():
+    forest = RandomForestRegressor(12, random_state=0, max_samples=45).fit(X, y)
+    given, used = (forest, find_format(forest), X, y, y[:, np.newaxis]), np.arange(0, 90, 2)
+    [whole], [trial] = (
+        refitted_trials(*given, np.random.RandomState(0), some)(7) for some in (np.arange(90), used)
+    )
+    for wanted, found in zip(whole.ensemble.trees, trial.ensemble.trees, strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(used[trial.number], np.intersect1d(used, whole.number))
+    np.testing.assert_array_equal(trial.judged.target[:, 0], y[used][trial.number])
+    learned = np.setdiff1d(used, whole.number)
+    np.testing.assert_array_equal(trial.learned.target[:, 0], y[learned])
+    kept = np.isin(np.setdiff1d(np.arange(90), whole.number), used)
+    np.testing.assert_array_equal(trial.learned.counts(), whole.learned.counts()[kept])
+
+
 @pytest.mark.parametrize("options", [{}, {"class_weight": "balanced"}, {"max_samples": 30}])
 def test_growing_the_forest_of_a_trial_gives_the_trees_of_one_fit(options):
     forest = RandomForestClassifier(12, random_state=0, **options).fit(S, label)

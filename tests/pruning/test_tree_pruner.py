@@ -551,3 +551,19 @@ def test_limits_of_small_numpy_types_do_not_overflow():
         TreePruner(forest, max_members=kind(9), random_state=0).fit(X, y) for kind in (np.int8, int)
     )
     assert small.n_bytes_ == same.n_bytes_
+
+
+def test_few_of_many_rows_judge_models_of_trees_that_all_rows_trained(monkeypatch):
+    X, y = make_friedman(600, random_state=0)
+    forest, calls = RandomForestRegressor(64, random_state=0).fit(X, y), []
+    fitted = RandomForestRegressor.fit
+
+    def spy(self, X, *given, **options):
+        calls.append(len(X))
+        return fitted(self, X, *given, **options)
+
+    monkeypatch.setattr(RandomForestRegressor, "fit", spy)
+    monkeypatch.setattr(tree_pruner, "MOST_ENTRIES", 64 * 2 * 150)
+    pruner = TreePruner(forest, loss=0.5, random_state=0).fit(X, y)
+    assert calls == [400]
+    assert pruner.n_bytes_ < pruner.whole_bytes_

@@ -42,28 +42,43 @@ def held_out_trials(ensemble: TreeEnsemble, rows: RowLeaves, random: np.random.R
 
 
 def refitted_trials(
-    ensemble: Any, reader: TreeFormat, X: Any, y: AnyArray, target: FloatArray, random: np.random.RandomState
+    ensemble: Any,
+    reader: TreeFormat,
+    X: Any,
+    y: AnyArray,
+    target: FloatArray,
+    random: np.random.RandomState,
+    used: IntArray | None = None,
 ) -> Callable[[int], list[Trial]]:
-    """Trials, by growing numbers of trees, in which a part of the rows judges trees fitted to the others."""
+    """Trials, by growing numbers of trees, in which a part of the rows judges trees fitted to the others.
+
+    Trees are fitted to all of the others, like those of the ensemble, but leaves are refitted by and models
+    are judged by the rows that are `used` for pruning only.
+    """
     part = stratified_parts(target, random)
     learn, judge = np.flatnonzero(part != 0), np.flatnonzero(part == 0)
+    number = np.arange(len(target))
+    used = number if used is None else used
+    learn_by, judge = np.isin(learn, used), judge[np.isin(judge, used)]
+    number[used] = np.arange(len(used))
     seed = random.randint(2**31)
     forest = clone(ensemble).set_params(random_state=seed, warm_start=False, oob_score=False)
     if isinstance(forest.max_samples, Integral):
         forest.max_samples = max(1, int(forest.max_samples) * len(learn) // len(target))
 
     def trials(n_trees: int) -> list[Trial]:
-        if not len(judge) or not len(learn):
+        if not len(judge) or not len(learn[learn_by]):
             return []
         with warnings.catch_warnings():  # balanced weights of classes stay right for the same rows
             warnings.filterwarnings("ignore", message="class_weight presets")
             forest.set_params(n_estimators=n_trees).fit(X[learn], y[learn])
         forest.warm_start = True
         small = reader.read(forest)
-        unseen = unseen_rows(forest_samples(forest, len(learn)), len(learn))
-        seen, new = (comparable_rows(dense(X[rows]), small.trees) for rows in (learn, judge))
-        learned = row_leaves(seen, small.trees, unseen, target[learn])
-        return [Trial(small, learned, row_leaves(new, small.trees, None, target[judge]), judge)]
+        unseen = unseen_rows(forest_samples(forest, len(learn)), len(learn))[:, learn_by]
+        few = learn[learn_by]
+        seen, new = (comparable_rows(dense(X[rows]), small.trees) for rows in (few, judge))
+        learned = row_leaves(seen, small.trees, unseen, target[few])
+        return [Trial(small, learned, row_leaves(new, small.trees, None, target[judge]), number[judge])]
 
     return trials
 

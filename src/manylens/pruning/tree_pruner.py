@@ -269,7 +269,7 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
     ) -> HeldOutEvaluator:
         """The rows in all trees that were not fitted to them, and the trials that judge pruned models."""
         T, n = len(whole.trees.roots), X.shape[0]
-        unseen = out_of_bag(ensemble, whole, X, target)
+        unseen, some, given = out_of_bag(ensemble, whole, X, target), None, (X, y, target)
         # a forest that was fitted to as few rows has none to spare
         if unseen is None and n < LEAST_ROWS and getattr(ensemble, "_n_samples", None) != n:
             self._refuse_few_rows(n, ensemble)
@@ -287,7 +287,7 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
             )
         if unseen is None:
             return HeldOutEvaluator(whole, rows, leaves, held_out_trials(whole, leaves, random))
-        retrain = refitted_trials(ensemble, reader, X, y, target, random)
+        retrain = refitted_trials(ensemble, reader, *given, random, some)
         trials = retrain(self._first_trees(T)) or own_trial(whole, leaves)
         return HeldOutEvaluator(whole, rows, leaves, trials, retrain)
 
