@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from manylens import ModuleNeighbors
 from manylens.ensembles import chosen_rows
-from manylens.ensembles.chosen_rows import FEW_QUERIES, ShortRows, nearest_chosen
+from manylens.ensembles.chosen_rows import FEW_FOR_GRAPH, FEW_QUERIES, ShortRows, nearest_chosen
 from manylens.ensembles.finders import ScanFinder
 from manylens.ensembles.graph_finder import GraphFinder
 from manylens.ensembles.split_storage import stored_split
@@ -43,11 +43,11 @@ def test_the_nearest_of_any_choice_are_exact(data, seed):
         base[300:] = base[rng.integers(0, 3, 600)]
     if data.draw(st.booleans(), label="far rows"):
         base[:3] *= 1e4
-    queries = base[rng.integers(0, 900, 30)] + (0.1 * rng.standard_normal((30, 16))).astype(dtype)
+    queries = base[rng.integers(0, 900, 50)] + (0.1 * rng.standard_normal((50, 16))).astype(dtype)
     queries[:2] *= dtype(data.draw(st.sampled_from([1, 1e3]), label="far queries"))
     chosen = np.flatnonzero(rng.random(900) < data.draw(st.sampled_from([0.05, 0.5, 1.0]), label="share"))
     width, k = data.draw(st.integers(1, 16), label="width"), data.draw(st.integers(1, 12), label="k")
-    n = data.draw(st.sampled_from([1, FEW_QUERIES, 30]), label="queries")
+    n = data.draw(st.sampled_from([1, FEW_QUERIES, FEW_FOR_GRAPH, 50]), label="queries")
     finder = make_finder(data.draw(st.sampled_from(["none", "scan", 8, 16]), label="finder"), base, width)
     found = nearest_chosen(queries[:n], base, width, k, chosen, finder, 1)
     check_exact(found, base, queries[:n], chosen, k)
@@ -107,13 +107,13 @@ def test_one_query_finds_the_same_rows_as_many():
     base = (rng.standard_normal((9000, 40)) * 0.95 ** np.arange(40)).astype(np.float32)
     index, mask = ModuleNeighbors(backend="graph").fit(base), rng.random(9000) < 0.3
     assert index.index_.backend == "graph"
-    queries = base[:30] + np.float32(0.05)
+    queries = base[:50] + np.float32(0.05)
     distances, rows = index.kneighbors(queries, 6, where=mask)
-    for i in range(30):
+    for i in range(50):
         one = index.kneighbors(queries[i : i + 1], 6, where=mask)
         np.testing.assert_array_equal(one[1][0], rows[i])
         np.testing.assert_allclose(one[0][0], distances[i], rtol=1e-6)
     within = index.radius_neighbors(queries, 4.0, where=mask)
-    for i in range(30):
+    for i in range(50):
         one = index.radius_neighbors(queries[i : i + 1], 4.0, where=mask)
         assert set(one[1][0]) == set(within[1][i])  # rounding of the query decides about nearly equal ones

@@ -25,6 +25,7 @@ from manylens.typing import FloatArray, IntArray
 
 PER_NEIGHBOR, FEW_NEIGHBORS = 4, 10  # rows below a probable limit per neighbor, for at least ten
 FEW_QUERIES = 8  # up to this many queries, bounds from the finder take less time than tiles
+FEW_FOR_GRAPH = 32  # the same for a graph, whose loop is compiled
 SAMPLED, MOST_SAMPLED = 512, 8192  # rows in the sample that determines limits: one in 64, but so many
 SPREAD = 1.25  # rows farther out than a sample by more than this factor are projected, which loosens bounds
 AT_ONCE = 512 * TILE  # rows in 16 bits at a time
@@ -47,7 +48,8 @@ def nearest_chosen(
     At least one row is chosen. `width` leading coordinates bound the distances. A finder, if given, sees
     leading coordinates of all rows.
     """
-    if len(queries) > FEW_QUERIES or isinstance(finder, FaissFinder | None):
+    few = FEW_FOR_GRAPH if isinstance(finder, GraphFinder) else FEW_QUERIES
+    if len(queries) > few or isinstance(finder, FaissFinder | None):
         return ShortRows(points, width, chosen, n_jobs).nearest(queries, k)
 
     def search(b: slice) -> Lists:
