@@ -89,20 +89,8 @@ def test_lists_of_keys_are_ranked_exactly(loop):
     lists = np.take_along_axis(keys, rng.permuted(np.tile(np.arange(200), (2, 1)), axis=1), axis=1)
     distances, found = np.empty((2, 9), dtype=np.float32), np.empty((2, 9), dtype=np.int64)
     memory = NO_POINTS, likely_rows(9), np.empty(200, dtype=np.int64)
-    base, counts = distance_arguments(rows), np.full(2, 200)
-    loop(
-        lists,
-        counts,
-        chosen,
-        scale,
-        1.01 * np.sqrt(width),
-        squares,
-        *memory,
-        queries,
-        *base,
-        distances,
-        found,
-    )
+    lengths, base = (scale, 1.01 * np.sqrt(width), squares), distance_arguments(rows)
+    loop(lists, np.full(2, 200), chosen, *lengths, *memory, queries, base, distances, found)
     for i in range(2):
         assert_nearest(rows, chosen, queries[i], distances[i], found[i])
 

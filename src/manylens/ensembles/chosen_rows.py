@@ -112,7 +112,7 @@ class ShortRows:
                     few, near, found = some[b], distances[some[b]], rows[some[b]]
                     keys = lists[b], counts[few], self.chosen, self.scale, lengths.slack, squares[few]
                     memory = NO_POINTS, likely_rows(k), np.empty(room, dtype=np.int64)
-                    rank_lists(*keys, *memory, queries[few], *source, near, found)
+                    rank_lists(*keys, *memory, queries[few], source, near, found)
                     distances[few], rows[few] = near, found
 
                 over_blocks(rank, len(some), QUERY_BLOCK, self.n_jobs)

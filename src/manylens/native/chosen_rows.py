@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import TypeAlias
 
 import numpy as np
 
@@ -19,6 +20,7 @@ PER_NEIGHBOR, FEW_NEIGHBORS = 2, 10  # rows per neighbor that are ranked first, 
 FINER = 8  # steps of a query per step of a grid of 8 bits, so that only the rows are rounded
 FIRST, MOST = 64, 512  # columns of a grid that are read first, and at most: differences fit into 31 bits
 NO_POINTS = np.empty((1, 0), dtype=np.int16)
+Base: TypeAlias = tuple[FloatArray, IntArray, IntArray, IntArray, float]  # from `distance_arguments`
 UNUSED = np.iinfo(np.int64).max
 KEPT = threading.local()  # memory of the last search of a thread
 MOST_KEPT = 1 << 17  # chosen rows up to which it is kept
@@ -63,16 +65,13 @@ def fine_gap(points: IntArray, row: int, asked: IntArray) -> np.int64:
 @inlined
 def rank_line(
     query: FloatArray,
-    rest: FloatArray,
-    low: IntArray,
-    middle: IntArray,
-    grid: IntArray,
-    unit: float,
+    base: Base,
     line: IntArray,
     near: FloatArray,
     rows: IntArray,
 ) -> None:
-    """Put rows (m,), given by `distance_arguments`, on the list (k,) of the nearest if they are nearer."""
+    """Put rows (m,) of the base on the list (k,) of the nearest if they are nearer."""
+    rest, low, middle, grid, unit = base
     for j in range(-AHEAD, len(line)):
         if j + AHEAD < len(line):
             fetch(rest, line[j + AHEAD])
@@ -94,11 +93,7 @@ def rank_keys(
     likely: IntArray,
     candidates: IntArray,
     query: FloatArray,
-    rest: FloatArray,
-    low: IntArray,
-    middle: IntArray,
-    grid: IntArray,
-    unit: float,
+    base: Base,
     near: FloatArray,
     rows: IntArray,
 ) -> None:
@@ -127,7 +122,7 @@ def rank_keys(
         near[i], rows[i] = np.inf, -1
     for i in range(m):
         candidates[i] = chosen[likely[i] & LARGEST]
-    rank_line(query, rest, low, middle, grid, unit, candidates[:m], near, rows)
+    rank_line(query, base, candidates[:m], near, rows)
     if m == len(keys):
         return
     length = np.sqrt((1 + 2 * rounding * tiny) * np.float64(near[len(near) - 1]))
@@ -145,7 +140,7 @@ def rank_keys(
                 candidates[kept] = candidates[j]
                 kept += 1
         count = kept
-    rank_line(query, rest, low, middle, grid, unit, candidates[:count], near, rows)
+    rank_line(query, base, candidates[:count], near, rows)
 
 
 @compiled(allocates=False)
@@ -160,11 +155,7 @@ def rank_lists(
     likely: IntArray,
     candidates: IntArray,
     queries: FloatArray,
-    rest: FloatArray,
-    low: IntArray,
-    middle: IntArray,
-    grid: IntArray,
-    unit: float,
+    base: Base,
     distances: FloatArray,
     rows: IntArray,
 ) -> None:
@@ -176,7 +167,7 @@ def rank_lists(
         rank_keys(
             found[i, : min(counts[i], found.shape[1])], chosen, scale, slack, squares[i],
             points, points[0], 1.0, likely, candidates,
-            queries[i], rest, low, middle, grid, unit, distances[i], rows[i],
+            queries[i], base, distances[i], rows[i],
         )  # fmt: skip
 
 
@@ -190,8 +181,8 @@ def search_chosen(
     distances, rows = np.empty((1, k), dtype=rows_of.dtype), np.empty((1, k), dtype=np.int64)
     asked, keys = np.empty(points.shape[1], dtype=np.int16), kept_memory(2 * len(chosen))
     memory = asked, likely_rows(k), keys[len(chosen) :], keys[: len(chosen)]
-    ranked = distance_arguments(rows_of)
-    measure_and_rank(chosen, points, scale, *memory, query, *ranked, distances, rows)
+    base = distance_arguments(rows_of)
+    measure_and_rank(chosen, points, scale, *memory, query, base, distances, rows)
     return distances, rows
 
 
@@ -220,11 +211,7 @@ def measure_and_rank(
     candidates: IntArray,
     keys: IntArray,
     query: FloatArray,
-    rest: FloatArray,
-    low: IntArray,
-    middle: IntArray,
-    grid: IntArray,
-    unit: float,
+    base: Base,
     distances: FloatArray,
     rows: IntArray,
 ) -> None:
@@ -240,6 +227,6 @@ def measure_and_rank(
     rank_keys(
         keys, chosen, fine_scale, slack_of(points, len(first)), 0,
         points, asked[:MOST], fine_scale, likely, candidates,
-        query[0], rest, low, middle, grid, unit, distances[0], rows[0],
+        query[0], base, distances[0], rows[0],
     )  # fmt: skip
     retake(state)
