@@ -56,10 +56,12 @@ def test_inner_nodes_have_the_mean_of_their_leaves_weighted_by_cover(loop, width
 @forms(smooth_down)
 def test_values_are_shrunk_toward_those_of_parents_that_were_shrunk_before(loop):
     cover, value = np.array([8.0, 2, 6, 5, 1, 7, 3, 4]), np.random.default_rng(0).normal(size=(8, 2))
-    wanted = value.copy()
+    given, wanted = value.copy(), value.copy()
     for node, above in ((1, 0), (2, 0), (3, 2), (4, 2), (6, 5), (7, 5)):
         wanted[node] = (cover[node] * value[node] + 0.5 * wanted[above]) / (cover[node] + 0.5)
-    loop(CHILDREN, cover, 0.5, value)
+    loop(CHILDREN, cover, 0.5, 5, 8, value)  # the second tree
+    np.testing.assert_allclose(value, np.concatenate([given[:5], wanted[5:]]))
+    loop(CHILDREN, cover, 0.5, 0, 5, value)
     np.testing.assert_allclose(value, wanted)
 
 

@@ -169,9 +169,11 @@ class GraphFinder(CheckedState):
 
         return by_blocks(search, (len(queries), k), rows_of.dtype, n_jobs, SHARE)
 
-    def nearest_to_one(self, query: FloatArray, rows_of: Points, k: int, n_candidates: int) -> Lists:
-        """Distances, not squared, and rows (1, k) like `nearest`, for one query (1, D) in float32."""
-        return search_one(*self._graph(), self._scale, query, rows_of, k, n_candidates)
+    def nearest_to_one(
+        self, query: FloatArray, rows_of: Points, k: int, n_candidates: int, length: float = 1.0
+    ) -> Lists:
+        """Distances, times `length`, and rows (1, k) like `nearest`, for one query (1, D) in float32."""
+        return search_one(*self._graph(), self._scale, query, rows_of, k, n_candidates, length)
 
     def nearest_chosen(self, query: FloatArray, rows_of: Points, k: int, chosen: IntArray) -> Lists:
         """Squared distances and rows (1, k) of the chosen rows nearest to one query (1, D), exactly."""

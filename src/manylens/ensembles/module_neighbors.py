@@ -430,12 +430,16 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, IndexChanges, IndexFiles, Ba
 
     def _check_layout(self) -> None:
         """Raise if a parameter that determines what is stored was changed after `fit`."""
-        fitted = self.fitted_as_.items()
-        changed = [name for name, was in fitted if not is_same(getattr(self, name), was)]
+        now = vars(self)
+        changed = [
+            name
+            for name, was in self.fitted_as_.items()
+            if now[name] is not was and not is_same(now[name], was)
+        ]
         if changed:
             was = ", ".join(f"{name}={self.fitted_as_[name]!r}" for name in changed)
-            now = ", ".join(f"{name}={getattr(self, name)!r}" for name in changed)
-            raise ValueError(f"This index was fitted with {was} and now has {now}: fit it again.")
+            is_now = ", ".join(f"{name}={now[name]!r}" for name in changed)
+            raise ValueError(f"This index was fitted with {was} and now has {is_now}: fit it again.")
 
     def _check_neighbors(
         self,

@@ -41,6 +41,7 @@ METHODS: tuple[Method, ...] = ("nested", "exact", "paper")
 MIN_NEIGHBORS = 5  # an index is calibrated for at least as many neighbors
 MANY_COLUMNS = 256  # rotating a query in fewer dimensions takes less time than the search
 FLOAT32 = np.dtype(np.float32)
+LARGE_EXPONENT = 1000  # up to it, powers of two are floats
 AT_ONCE = 16384  # queries whose candidates are in memory at a time
 
 
@@ -285,14 +286,14 @@ class SearchIndex(CheckedState):
             return None
         if chosen is not None:
             distances, rows = finder.nearest_chosen(query, points, k, chosen)
-            np.sqrt(distances, out=distances)
-        elif self.plan.prove:
+            lengths = self.to_module_units(np.sqrt(distances, out=distances))
+            return Neighbors(lengths, rows, np.ones(1, dtype=bool))
+        exponent = self.axes.frame.exponent
+        if self.plan.prove or abs(exponent) > LARGE_EXPONENT:
             return None
-        else:
-            distances, rows = finder.nearest_to_one(query, points, k, min(max(m, k), len(points)))
-        if rows[0, -1] < 0:
-            return None
-        return Neighbors(self.to_module_units(distances), rows, np.full(1, chosen is not None))
+        many, length = min(max(m, k), len(points)), 2.0**exponent
+        distances, rows = finder.nearest_to_one(query, points, k, many, length)
+        return Neighbors(distances, rows, np.zeros(1, dtype=bool)) if rows[0, -1] >= 0 else None
 
     def scanner(self, queries: FloatArray) -> ScanFinder:
         """A finder that scans the leading coordinates of the rows, for filters and radius searches.

@@ -1,8 +1,7 @@
 """Operations on blocks of 4 rows by 32 columns, which stay in registers, for the compiled loops of NCA.
 
 Loops over plain arrays would store and load every accumulator once per dimension and be eight times slower.
-The operations emit LLVM vector instructions, which LLVM adapts to the machine; this also compiles
-faster than the same arithmetic in numba.
+The operations emit vector instructions, which also compile faster than the same arithmetic in numba.
 
 A tile of 32 points is d + 1 vectors: the coordinates times sqrt(2), one vector per dimension, and minus the
 squared norms, so that -|z_i - z_j|² = 2 z_i·z_j - |z_i|² - |z_j|² takes d multiply-adds.
@@ -18,17 +17,15 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils as untyped_cgutils
-from numba.extending import intrinsic, models, register_model
+from numba.extending import models, register_model
 from numpy.polynomial import chebyshev
+
+from manylens.native import vectors
+from manylens.native.vectors import INT32, call, cgutils, constant, lanes, operation, splat, vector_type
 
 LANES = 32  # columns of a block: points in a tile
 ROWS = 4  # rows of a block
 HALF = LANES // 2
-
-_INT32 = ir.IntType(32)
-cgutils: Any = untyped_cgutils
-operation: Any = intrinsic  # decorates a function that generates the instructions of an operation
 
 
 class Block(types.Type):
@@ -50,45 +47,19 @@ class _BlockModel(models.PrimitiveModel):
         super().__init__(manager, block, kind)  # type: ignore[no-untyped-call]  # numba is not annotated
 
 
-def vector_type(element: Any, width: int = LANES) -> ir.VectorType:
-    floats = {types.float32: ir.FloatType(), types.float64: ir.DoubleType()}
-    return ir.VectorType(floats.get(element) or ir.IntType(element.bitwidth), width)
-
-
-def constant(vector: ir.VectorType, value: float) -> ir.Constant:
-    single = vector.element == ir.FloatType()
-    return ir.Constant(vector, [float(np.float32(value)) if single else float(value)] * vector.count)
-
-
-def call(builder: Any, name: str, *arguments: Any) -> Any:
-    """Call the LLVM intrinsic `name` for vectors of this kind, such as llvm.fma.v32f32."""
-    vector = arguments[0].type
-    bits = 32 if vector.element == ir.FloatType() else 64
-    kind = ir.FunctionType(vector, [vector] * len(arguments))
-    name = f"llvm.{name}.v{vector.count}f{bits}"
-    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), arguments)
-
-
-def splat(builder: Any, number: Any, width: int = LANES) -> Any:
-    """`number` in every lane."""
-    empty = ir.Constant(ir.VectorType(number.type, width), ir.Undefined)
-    first = builder.insert_element(empty, number, ir.Constant(_INT32, 0))
-    return builder.shuffle_vector(first, empty, ir.Constant(ir.VectorType(_INT32, width), [0] * width))
-
-
-def _lanes(builder: Any, vector: Any, begin: int, end: int) -> Any:
-    """The lanes begin to end - 1 of a vector."""
-    chosen = ir.Constant(ir.VectorType(_INT32, end - begin), list(range(begin, end)))
-    return builder.shuffle_vector(vector, vector, chosen)
-
-
 def _total(builder: Any, vector: Any) -> Any:
     """Sum of all lanes, in the same order on every machine."""
     width = vector.type.count
     while width > 1:
         width //= 2
-        vector = builder.fadd(_lanes(builder, vector, 0, width), _lanes(builder, vector, width, 2 * width))
-    return builder.extract_element(vector, ir.Constant(_INT32, 0))
+        vector = builder.fadd(lanes(builder, vector, 0, width), lanes(builder, vector, width, 2 * width))
+    return builder.extract_element(vector, ir.Constant(INT32, 0))
+
+
+def _unpack(builder: Any, value: Any) -> Any:
+    if not isinstance(getattr(value, "type", None), ir.ArrayType):
+        return value
+    return [builder.extract_value(value, t) for t in range(ROWS)]
 
 
 def _pack(builder: Any, rows: list[Any]) -> Any:
@@ -102,60 +73,21 @@ def _column_sum(builder: Any, rows: list[Any]) -> Any:
     return builder.fadd(builder.fadd(rows[0], rows[1]), builder.fadd(rows[2], rows[3]))
 
 
-class _Memory:
-    """Numbers and vectors of a flat array, read and written at an offset."""
-
-    def __init__(self, context: Any, builder: Any, array_type: Any, array: Any) -> None:
-        self.builder, self.element = builder, array_type.dtype
-        self.data = context.make_array(array_type)(context, builder, array).data
-
-    def number(self, offset: Any, step: int = 0) -> Any:
-        return self.builder.load(self._place(offset, step))
-
-    def set_number(self, offset: Any, step: int, value: Any) -> None:
-        self.builder.store(value, self._place(offset, step))
-
-    def vector(self, offset: Any, step: int = 0, width: int = LANES) -> Any:
-        value = self.builder.load(self._vector_place(offset, step, width))
-        value.align = self.element.bitwidth // 8
-        return value
-
-    def set_vector(self, offset: Any, step: int, value: Any) -> None:
-        place = self._vector_place(offset, step, value.type.count)
-        self.builder.store(value, place).align = self.element.bitwidth // 8
-
-    def _place(self, offset: Any, step: int) -> Any:
-        offset = self.builder.add(offset, ir.Constant(offset.type, step)) if step else offset
-        return self.builder.gep(self.data, [offset])
-
-    def _vector_place(self, offset: Any, step: int, width: int) -> Any:
-        return self.builder.bitcast(self._place(offset, step), vector_type(self.element, width).as_pointer())
-
-
 def _times(builder: Any, index: Any, factor: int) -> Any:
     return builder.mul(index, ir.Constant(index.type, factor))
 
 
 def generator(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The generator of `function(builder, *arguments)`: it gets arrays as `_Memory` and blocks as rows.
+    """The generator of `function(builder, *arguments)`, which gets arrays as `Memory` and blocks as rows.
 
     The function returns rows, a number, or None.
     """
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        values = []
-        for kind, value in zip(signature.args, arguments, strict=True):
-            if isinstance(kind, types.Array):
-                value = _Memory(context, builder, kind, value)
-            elif isinstance(kind, Block):
-                value = [builder.extract_value(value, t) for t in range(ROWS)]
-            values.append(value)
-        result = function(builder, *values)
-        if result is None:
-            return context.get_dummy_value()
+    def on_rows(builder: Any, *values: Any) -> Any:
+        result = function(builder, *(_unpack(builder, value) for value in values))
         return _pack(builder, result) if isinstance(result, list) else result
 
-    return generate
+    return vectors.generator(on_rows)
 
 
 def _map_rows(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -171,17 +103,17 @@ def minus_distances(typing: Any, points: Any, here: Any, there: Any, d: Any) -> 
 
     def generate(builder: Any, points: Any, here: Any, there: Any, d: Any) -> Any:
         last = _times(builder, d, LANES)
-        norms = points.vector(builder.add(there, last))
+        norms = points.vector(builder.add(there, last), 0, LANES)
         own = builder.add(here, last)
         slots = [cgutils.alloca_once(builder, norms.type) for _ in range(ROWS)]
         for t, slot in enumerate(slots):
-            builder.store(builder.fadd(splat(builder, points.number(own, t)), norms), slot)
+            builder.store(builder.fadd(splat(builder, points.number(own, t), LANES), norms), slot)
         with cgutils.for_range(builder, d) as loop:
             step = _times(builder, loop.index, LANES)
-            column = points.vector(builder.add(there, step))
+            column = points.vector(builder.add(there, step), 0, LANES)
             row = builder.add(here, step)
             for t, slot in enumerate(slots):
-                number = splat(builder, points.number(row, t))
+                number = splat(builder, points.number(row, t), LANES)
                 builder.store(call(builder, "fma", number, column, builder.load(slot)), slot)
         return [builder.load(slot) for slot in slots]
 
@@ -199,20 +131,20 @@ def add_products(
 
     def generate(builder: Any, *arguments: Any) -> None:
         points, here, there, d, rows, across, at, part, place = arguments
-        halves = [[_lanes(builder, row, 0, HALF), _lanes(builder, row, HALF, LANES)] for row in rows]
+        halves = [[lanes(builder, row, 0, HALF), lanes(builder, row, HALF, LANES)] for row in rows]
         with cgutils.for_range(builder, d) as loop:
             step = _times(builder, loop.index, LANES)
-            column = points.vector(builder.add(there, step))
-            low, high = _lanes(builder, column, 0, HALF), _lanes(builder, column, HALF, LANES)
+            column = points.vector(builder.add(there, step), 0, LANES)
+            low, high = lanes(builder, column, 0, HALF), lanes(builder, column, HALF, LANES)
             row = builder.add(here, step)
             target = builder.add(place, step)
-            down = part.vector(target)
+            down = part.vector(target, 0, LANES)
             sums = builder.add(at, _times(builder, loop.index, ROWS * HALF))
             for t in range(ROWS):
                 value = across.vector(sums, t * HALF, HALF)
                 value = call(builder, "fma", halves[t][0], low, value)
                 across.set_vector(sums, t * HALF, call(builder, "fma", halves[t][1], high, value))
-                down = call(builder, "fma", rows[t], splat(builder, points.number(row, t)), down)
+                down = call(builder, "fma", rows[t], splat(builder, points.number(row, t), LANES), down)
             part.set_vector(target, 0, down)
 
     index = types.intp
@@ -232,7 +164,7 @@ def add_folded(typing: Any, sums: Any, x: Any, weight: Any) -> Any:
     def generate(builder: Any, sums: Any, rows: Any, weight: Any) -> Any:
         factor, results = splat(builder, weight, HALF), []
         for gained, row in zip(sums, rows, strict=True):
-            folded = builder.fadd(_lanes(builder, row, 0, HALF), _lanes(builder, row, HALF, LANES))
+            folded = builder.fadd(lanes(builder, row, 0, HALF), lanes(builder, row, HALF, LANES))
             results.append(call(builder, "fma", folded, factor, gained))
         return results
 
@@ -299,7 +231,7 @@ def without_self(typing: Any, x: Any, lane: Any) -> Any:
     def generate(builder: Any, rows: Any, lane: Any) -> Any:
         zero = ir.Constant(rows[0].type.element, 0.0)
         for t in range(ROWS):
-            at = builder.trunc(builder.add(lane, ir.Constant(lane.type, t)), _INT32)
+            at = builder.trunc(builder.add(lane, ir.Constant(lane.type, t)), INT32)
             rows[t] = builder.insert_element(rows[t], zero, at)
         return rows
 
@@ -311,9 +243,9 @@ def outer_sum(typing: Any, u: Any, row: Any, column: Any, row_weight: Any, colum
     """u[row + t] * row_weight + u[column + j] * column_weight."""
 
     def generate(builder: Any, u: Any, row: Any, column: Any, row_weight: Any, column_weight: Any) -> Any:
-        there = builder.fmul(u.vector(column), splat(builder, column_weight))
+        there = builder.fmul(u.vector(column, 0, LANES), splat(builder, column_weight, LANES))
         numbers = [builder.fmul(u.number(row, t), row_weight) for t in range(ROWS)]
-        return [builder.fadd(splat(builder, number), there) for number in numbers]
+        return [builder.fadd(splat(builder, number, LANES), there) for number in numbers]
 
     return Block(u.dtype)(u, types.intp, types.intp, u.dtype, u.dtype), generator(generate)
 
@@ -323,8 +255,8 @@ def add_columns(typing: Any, part: Any, place: Any, x: Any, weight: Any) -> Any:
     """part[place : place + LANES] += weight * (sum of the rows of x)."""
 
     def generate(builder: Any, part: Any, place: Any, rows: Any, weight: Any) -> None:
-        sums, factor = _column_sum(builder, rows), splat(builder, weight)
-        part.set_vector(place, 0, call(builder, "fma", sums, factor, part.vector(place)))
+        sums, factor = _column_sum(builder, rows), splat(builder, weight, LANES)
+        part.set_vector(place, 0, call(builder, "fma", sums, factor, part.vector(place, 0, LANES)))
 
     return types.void(part, types.intp, x, part.dtype), generator(generate)
 

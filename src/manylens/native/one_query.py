@@ -26,16 +26,18 @@ def search_one(
     rows_of: Points,
     k: int,
     n_candidates: int,
+    length: float,
 ) -> tuple[FloatArray, IntArray]:
     """Distances and rows (1, k) of the nearest candidates of one query (1, D), ascending, padded with -1.
 
-    The graph is given as in `walk`; candidates are ranked by all coordinates (n, D).
+    Distances are multiplied by `length`. The graph is given as in `walk`; candidates are ranked by all
+    coordinates (n, D).
     """
     distances, rows = np.empty((1, k), dtype=rows_of.dtype), np.empty((1, k), dtype=np.int64)
     memory = kept_memory(n_candidates, points.shape[1], points.dtype)
     ranked = distance_arguments(rows_of)
     graph = points, links, entries, gates
-    walk_and_rank(*graph, query, scale, NOT_HIDDEN, *memory, *ranked, NO_BOUNDS, distances, rows)
+    walk_and_rank(*graph, query, scale, NOT_HIDDEN, *memory, *ranked, NO_BOUNDS, length, distances, rows)
     return distances, rows
 
 
@@ -69,13 +71,14 @@ def walk_and_rank(
     grid: IntArray,
     unit: float,
     bounds: FloatArray,
+    length: float,
     distances: FloatArray,
     rows: IntArray,
 ) -> None:
-    """`walk`, and then `rank`, with their arguments; then the roots of the squared distances."""
+    """`walk`, and then `rank`, with their arguments; then the roots of squared distances, times `length`."""
     walk(points, links, entries, gates, query, scale, hidden, seen, asked, linked, candidates)
     for j in range(distances.shape[1]):
         distances[0, j], rows[0, j] = np.inf, -1
     rank(query, rest, low, middle, grid, unit, candidates, bounds, distances, rows)
     for j in range(distances.shape[1]):
-        distances[0, j] = np.sqrt(distances[0, j])
+        distances[0, j] = length * np.sqrt(distances[0, j])

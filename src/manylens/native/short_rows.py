@@ -12,19 +12,18 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from llvmlite import binding, ir
+from llvmlite import ir
 from numba import config, types
 
 from manylens.native.compiling import compiled
-from manylens.native.nca_blocks import cgutils, generator, operation, splat, vector_type
 from manylens.native.nearest import inner_product
 from manylens.native.prefetching import AHEAD, fetch
 from manylens.native.search_graph import RADIUS, gap
 from manylens.native.split_rows import LOW, MIDDLE
+from manylens.native.vectors import HAS_AVX512, cgutils, generator, operation, splat, vector_type
 from manylens.typing import FloatArray, IntArray
 
-# Sums that are kept in registers: AVX-512 has 32 registers of 16 numbers, others have 16 of 8 or 32 of 4.
-GROUPS, LANES = (4, 16) if binding.get_host_cpu_features().get("avx512f") else (2, 8)
+GROUPS, LANES = (4, 16) if HAS_AVX512 else (2, 8)  # sums that are kept in registers
 QUERIES = 4  # queries that are multiplied with a tile at once
 TILE = GROUPS * LANES  # rows per tile
 LARGEST = np.iinfo(np.int32).max

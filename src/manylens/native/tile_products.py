@@ -11,15 +11,22 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from llvmlite import binding
 from numba import config, types
 
 from manylens.native.compiling import compiled, inlined
-from manylens.native.nca_blocks import call, cgutils, constant, generator, operation, splat, vector_type
+from manylens.native.vectors import (
+    HAS_AVX512,
+    call,
+    cgutils,
+    constant,
+    generator,
+    operation,
+    splat,
+    vector_type,
+)
 from manylens.typing import FloatArray
 
-# Sums that are kept in registers: AVX-512 has 32 registers of 8 numbers, others have 16 of 4 or 32 of 2.
-ROWS, LANES = (8, 16) if binding.get_host_cpu_features().get("avx512f") else (4, 8)
+ROWS, LANES = (8, 16) if HAS_AVX512 else (4, 8)  # sums that are kept in registers
 UNIT = 16  # widths of tiles are multiples
 
 

@@ -58,9 +58,14 @@ def sum_up(children: IntArray, parent: IntArray, cover: FloatArray, value: Float
 
 
 @compiled(allocates=False)
-def smooth_down(children: IntArray, cover: FloatArray, amount: float, value: FloatArray) -> None:
-    """Shrink the values (m, V) of nodes toward those of their parents, which count for `amount` rows."""
-    for node in range(len(children)):
+def smooth_down(
+    children: IntArray, cover: FloatArray, amount: float, first: int, last: int, value: FloatArray
+) -> None:
+    """Shrink the values (m, V) of nodes toward those of their parents, which count for `amount` rows.
+
+    Only those of the nodes first to last - 1, which are whole trees.
+    """
+    for node in range(first, last):
         for side in range(2 if children[node, 0] != node else 0):
             below = children[node, side]
             share = cover[below] / (cover[below] + amount)

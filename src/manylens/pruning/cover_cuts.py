@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from manylens.native.threads import in_threads
-from manylens.native.tree_nodes import find_stand_ins
+from manylens.native.tree_nodes import find_stand_ins, smooth_down
 from manylens.pruning.members import Link
 from manylens.pruning.node_path import (
     Nodes,
@@ -63,7 +63,7 @@ def cover_paths(
     links: list[Link] = ["identity"] if link != "logistic" or ensemble.classes is None else []
     links += ["logistic"] if link != "identity" and ensemble.classes is not None else []
     above = [places_above(nodes, level) for level in cover_levels(nodes)]
-    even = [smoothed(nodes, smoothing) for smoothing in SMOOTHINGS]
+    even, done = [nodes._replace(value=np.empty_like(nodes.value)) for _ in SMOOTHINGS], 0
     by_votes = ensemble.classes is not None
     find = losses_by_votes(evaluator, links, most) if by_votes else losses_by_values(evaluator)
     for count in sorted({max(few, T >> k) for k in range(HALVINGS + 1)}):
@@ -72,6 +72,11 @@ def cover_paths(
             continue
         end = int(nodes.roots[count])
         remain = [int(np.sum(up[:end] == np.arange(end))) for up in above]
+        read = int(nodes.roots[evaluator.voting_trees(count) if by_votes else count])
+        for smoothing, values in zip(SMOOTHINGS, even, strict=True):  # only those of trees that are read
+            values.value[done:read] = nodes.value[done:read]
+            smooth_down(nodes.children, nodes.cover, smoothing, done, read, values.value)
+        done = read
         found = []
         for smoothing, values in zip(SMOOTHINGS, even, strict=True):
             losses: list[list[RowLosses]] = [[] for _ in above]

@@ -173,7 +173,7 @@ def open_nodes(ensemble: TreeEnsemble, n_trees: int) -> Nodes:
 def smoothed(nodes: Nodes, amount: float) -> Nodes:
     """Nodes with probabilities that are shrunk toward those of their parents, from the roots down."""
     value = nodes.value.copy()
-    smooth_down(nodes.children, nodes.cover, amount, value)
+    smooth_down(nodes.children, nodes.cover, amount, 0, len(value), value)
     return nodes._replace(value=value, prior=value)
 
 
