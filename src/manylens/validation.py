@@ -298,6 +298,8 @@ def advised(advice: str) -> Iterator[None]:
 
 def check_flag(value: Any, name: str) -> bool:
     """True or False (or 1 or 0), as bool."""
+    if value is True or value is False:  # fast path
+        return value
     if isinstance(value, bool | np.bool_ | Integral) and value in (0, 1):
         return bool(value)
     raise TypeError(f"{name}={shown(value)} is neither True nor False: give one of them.")
