@@ -148,7 +148,7 @@ class TestIds:
 
     def test_a_failed_addition_changes_nothing(self):
         index = parts(BASE[:300], ids=NAMES[:300])
-        with pytest.raises(ValueError, match="occurs twice"):
+        with pytest.raises(ValueError, match="is in the index already"):
             index.partial_fit(BASE[300:302], ids=["new", NAMES[0]])
         assert index.n_samples_fit_ == 300
         assert index.kneighbors(BASE[:1], 1).rows[0, 0] == NAMES[0]

@@ -9,8 +9,8 @@ from sklearn.datasets import load_digits
 from sklearn.neighbors import NearestNeighbors
 
 from manylens import ModularKernelPCA, ModuleNeighbors, retrieval_precision
-from manylens.ensembles.recall_calibration import held_out_rows, measured_recall
-from manylens.ensembles.search_coordinates import MAX_COLUMNS
+from manylens.ensembles.recall_calibration import held_out_rows, judging_rows, measured_recall
+from manylens.ensembles.search_coordinates import MAX_COLUMNS, composite_axes, frame_of, typical_rows
 from manylens.ensembles.search_plans import SearchRequest
 
 DIGITS, LABELS = load_digits(return_X_y=True)
@@ -128,7 +128,7 @@ def test_rows_with_other_leading_axes_are_noticed_once(n):
 def test_the_share_that_axes_miss_is_the_variance_off_the_axes():
     rows = falling_rows(2000, fall=2.0)
     axes = ModuleNeighbors().fit(rows).composite_
-    centered = rows - rows.mean(axis=0)
+    centered = rows - axes.frame.center
     off = centered - centered @ axes.axes @ axes.axes.T
     literal = np.sum(off**2) / np.sum(centered**2)
     assert axes.missed == pytest.approx(literal, rel=1e-6)
@@ -220,3 +220,90 @@ def test_a_graph_may_rank_as_few_candidates_as_neighbors():
     index = ModuleNeighbors(backend="graph", recall=0.8).fit(rows.astype(np.float32))
     assert 1 <= index.candidates_per_neighbor_ < 2
     assert index.recall_ >= 0.8
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("value", [1e5, 2.0**31, 1e12, 1e18])
+def test_a_huge_entry_costs_the_other_rows_no_digits(dtype, value):
+    rows = np.random.default_rng(0).standard_normal((2500, 16)).astype(dtype)
+    base, queries = rows[:2400].copy(), rows[2400:]
+    base[0, 3] = value
+    exact = NearestNeighbors().fit(base[1:]).kneighbors(queries, 10)
+    index = ModuleNeighbors(recall=0.99).fit(base)
+    distances, found = index.kneighbors(queries)
+    assert np.mean(found - 1 == exact[1]) > 0.98
+    np.testing.assert_allclose(distances[:, 0], exact[0][:, 0], rtol=1e-5)
+    assert index.measured_.n_queries > 200
+
+
+def test_rows_far_away_change_neither_center_nor_axes():
+    rows = np.random.default_rng(0).standard_normal((500, 6)) * np.arange(6, 0, -1)
+    far = np.concatenate([rows, 1e7 * np.eye(6)[:3]])
+    one, other = (composite_axes(each, (6,)) for each in (rows, far))
+    np.testing.assert_allclose(other.frame.center, one.frame.center)
+    np.testing.assert_allclose(np.abs(np.sum(one.axes * other.axes, axis=0)), 1)
+    np.testing.assert_allclose(frame_of(far).center, rows.mean(axis=0))
+    assert typical_rows(rows, 0) is None
+    thin = sparse.csr_matrix(far)
+    np.testing.assert_array_equal(typical_rows(thin, 0), np.arange(500))
+
+
+@pytest.mark.parametrize("n", [1000, 3000])
+def test_rows_that_judge_do_not_determine_axes_if_there_are_enough_others(n):
+    rows = np.random.default_rng(0).standard_normal((n, 30)).astype(np.float32)
+    index, judges = ModuleNeighbors().fit(rows), judging_rows(n, 0.99)
+    used = rows if n == 1000 else np.delete(rows, judges, axis=0)
+    np.testing.assert_array_equal(index.composite_.axes, composite_axes(used, (30,)).axes)
+
+
+def test_recall_holds_for_new_rows_if_there_are_few_rows_per_column():
+    rng = np.random.default_rng(0)
+    rows = (rng.standard_normal((3000, 600)) * np.arange(1, 601) ** -0.4).astype(np.float32)
+    index = ModuleNeighbors(recall=0.95).fit(rows[:2200])
+    exact = NearestNeighbors().fit(rows[:2200]).kneighbors(rows[2200:], 10)[0]
+    found = np.mean(index.kneighbors(rows[2200:])[0] <= exact[:, -1:] * (1 + 1e-5))
+    assert found > 0.94
+    assert abs(found - index.recall_) < 0.02
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int8])
+@pytest.mark.parametrize("backend", ["numpy", "graph"])
+def test_rows_at_the_radius_are_within_it(dtype, backend):
+    rng = np.random.default_rng(0)
+    base, queries = (rng.integers(0, 4, (n, 12)).astype(dtype) for n in (3000, 30))
+    wanted = NearestNeighbors().fit(base).radius_neighbors(queries, 3.0, return_distance=False)
+    index = ModuleNeighbors(backend=backend).fit(base)
+    distances, found = index.radius_neighbors(queries, 3.0)
+    for i in range(30):
+        assert set(found[i]) == set(wanted[i])
+        assert distances[i].max(initial=0) <= 3.0
+        assert set(index.radius_neighbors(queries[i : i + 1], 3.0)[1][0]) == set(wanted[i])
+    copies = ModuleNeighbors(backend=backend).fit(np.concatenate([base[:1500], base[:1500]]))
+    assert all({i, i + 1500} <= set(copies.radius_neighbors(base[i : i + 1], 0)[1][0]) for i in range(20))
+
+
+def test_searches_for_many_neighbors_scan_all_rows_instead_of_walking_through_the_graph():
+    rows = (np.random.default_rng(0).standard_normal((9000, 24)) * 0.9 ** np.arange(24)).astype(np.float32)
+    index = ModuleNeighbors(backend="graph").fit(rows)
+    few, many = (index.index_.search(index.coordinates_[:3], k, None, 1) for k in (10, 200))
+    assert not few.proven.any()
+    assert many.proven.all()
+    exact = NearestNeighbors().fit(rows)
+    np.testing.assert_allclose(
+        index.kneighbors(rows[:20], 200)[0], exact.kneighbors(rows[:20], 200)[0], atol=1e-5
+    )
+    own = index.kneighbors(n_neighbors=200)[1]
+    assert not np.any(own == np.arange(9000)[:, np.newaxis])
+
+
+def test_tuning_says_if_coordinates_that_are_not_kept_matter_for_the_queries():
+    rng = np.random.default_rng(0)
+    mixed = rng.standard_normal((3200, 24)) @ rng.standard_normal((24, 128))
+    rows = mixed + 0.1 * rng.standard_normal(mixed.shape)
+    index = ModuleNeighbors(recall=0.9).fit(rows[:3000])
+    assert index.coordinates_.shape[1] < 64
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        index.tune(rows[3000:])
+    with pytest.warns(UserWarning, match="method='exact' keeps all coordinates"):
+        index.tune(rows[3000:] + 3 * rng.standard_normal((200, 128)))

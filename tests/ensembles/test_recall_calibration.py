@@ -366,3 +366,32 @@ def test_few_rows_keep_all_their_coordinates(n):
     found = index.kneighbors(rows[n:], 1)
     np.testing.assert_allclose(found[0], exact[0], 1e-4)
     np.testing.assert_array_equal(found[1], exact[1])
+
+
+def test_tight_groups_are_measured_also_in_float32():
+    rng = np.random.default_rng(0)
+    centers = np.repeat(rng.standard_normal((60, 20)), 50, axis=0)
+    rows = (centers + 3e-5 * rng.standard_normal((3000, 20))).astype(np.float32)
+    with pytest.warns(UserWarning, match="leave n_leading and n_candidates to the calibration"):
+        index = ModuleNeighbors(n_leading=4, n_candidates=10, n_neighbors=10).fit(rows)
+    exact = exact_neighbors(rows, calibration_queries(rows), 10)[1]
+    found = index.kneighbors()[1][calibration_queries(rows).own]
+    share = np.mean([len(set(one) & set(other)) for one, other in zip(found, exact, strict=True)]) / 10
+    assert index.measured_.n_queries > 200
+    assert abs(index.recall_ - share) < 0.1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_few_rows_among_copies_are_too_little_evidence_for_a_graph(seed):
+    rng = np.random.default_rng(seed)
+    items = (rng.standard_normal((900, 40)) * np.arange(1, 41) ** -0.2).astype(np.float32)
+    base = rng.permutation(np.concatenate([np.repeat(items[:680], 12, axis=0), items[680:690]]))
+    index = ModuleNeighbors(backend="graph").fit(base)
+    assert index.index_.plan.prove
+    distances, exact = index.kneighbors(items[690:])[0], literal_distances(base, items[690:], 10)
+    np.testing.assert_allclose(distances, exact, rtol=1e-4)
+
+
+def literal_distances(base, queries, k):
+    gaps = queries[:, np.newaxis].astype(float) - base
+    return np.sort(np.sqrt(np.sum(gaps**2, axis=2)), axis=1)[:, :k]

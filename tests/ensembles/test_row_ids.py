@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.datasets import load_digits
+from sklearn.exceptions import NotFittedError
 from sklearn.neighbors import NearestNeighbors
 
 from manylens import ModularAutoencoder, ModuleNeighbors
@@ -236,7 +237,7 @@ def test_a_saved_index_keeps_its_ids_even_without_its_first_row(tmp_path):
         (lambda index: index.replace(["digit-1"], QUERIES[:2]), "1 ids do not fit 2 rows"),
         (lambda index: index.replace(["digit-1"], QUERIES[:1, :9]), "X has 9 features"),
         (lambda index: index.partial_fit(QUERIES[:1]), "new rows need ids, too: give ids="),
-        (lambda index: index.partial_fit(QUERIES[:1], ids=["digit-1"]), "'digit-1' occurs twice"),
+        (lambda index: index.partial_fit(QUERIES[:1], ids=["digit-1"]), "'digit-1' is in the index already"),
         (lambda index: index.partial_fit(QUERIES[:2], ids=["a"]), "2 rows need one id each"),
         (lambda index: index.fit(BASE, ids=["a"] * 1200), "'a' occurs twice"),
         (lambda index: index.fit(BASE[:2], ids=[0.0, np.nan]), "or is NaN"),
@@ -319,3 +320,30 @@ def test_ids_in_a_tensor_that_makes_no_array_are_refused_in_one_sentence():
     index = ModuleNeighbors(n_neighbors=1).fit(np.eye(4))
     with pytest.raises((TypeError, ValueError), match="ids"):
         index.remove(torch.ones(2).to_sparse())
+
+
+@pytest.mark.parametrize(
+    ("where", "error", "message"),
+    [
+        (lambda _: None, TypeError, "The function where returned None: give a mask"),
+        (slice(3), TypeError, "where is a slice: give a mask"),
+        (iter(["digit-1"]), TypeError, "where is a list_iterator: give a mask"),
+        ({"digit-1": 1}, TypeError, "where is a dict: give a mask"),
+        (np.array([None, *[True] * 1199]), ValueError, "mask with missing values"),
+        (np.array([], dtype=object), ValueError, "lets no row through"),
+    ],
+)
+def test_filters_of_other_kinds_are_refused_in_plain_words(index, where, error, message):
+    with pytest.raises(error, match=message):
+        index.kneighbors(QUERIES[:2], 3, where=where)
+
+
+def test_ids_that_are_in_the_index_are_named_as_such(index):
+    with pytest.raises(ValueError, match="'digit-7' is in the index already: use replace"):
+        index.partial_fit(QUERIES[:1], ids=["digit-7"])
+
+
+@pytest.mark.parametrize("name", ["recall_", "nbytes_"])
+def test_what_fit_measures_needs_a_fit(name):
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        getattr(ModuleNeighbors(), name)

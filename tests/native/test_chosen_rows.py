@@ -77,6 +77,21 @@ def test_the_grid_never_adds_more_than_its_slack(dtype):
             assert np.all(found - slack_of(points, width) <= lengths)
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.int16])
+def test_rows_that_rounding_moves_half_a_step_are_found(dtype):
+    rng = np.random.default_rng(0)
+    for columns in (1, 2, 3):
+        for _ in range(40):
+            scale = float(2.0 ** rng.integers(-2, 5))
+            steps = rng.integers(-3, 4, (80, columns)) + 0.5 + rng.choice([-1e-4, 1e-4], (80, columns))
+            rows = np.ascontiguousarray(steps / scale, dtype=np.float32)
+            query = rows[:1] + np.float32(0.5 / scale) * rng.standard_normal((1, columns)).astype(np.float32)
+            distances, found = search_chosen(
+                to_grid(rows, scale, dtype), scale, query, rows, 3, np.arange(80)
+            )
+            assert_nearest(rows, np.arange(80), query, distances[0], found[0])
+
+
 @forms(rank_lists)
 def test_lists_of_keys_are_ranked_exactly(loop):
     rng, rows = falling_rows(300, 1)

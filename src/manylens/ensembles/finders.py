@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 STORED = tuple(np.dtype(kind) for kind in (np.float32, np.float64, np.int8, np.int16, np.int32))
 Lists: TypeAlias = tuple[FloatArray, IntArray]  # keys or squared distances, and rows
 AT_ONCE = 512  # rows of the base per matrix product
+ROUNDED = 16.0  # units in the last place of a length by which rounding may separate equal rows
+FEW_COUNTED = 32  # queries whose recall says something about others
 DEFAULT_LEADING = 96  # leading coordinates for "exact" and for faiss's lists
 COMPARED = 16  # neighbors of a query whose distances are compared
 PROVING_SHARE = 0.9  # share of the variance on the leading coordinates that prove most exact neighbors
@@ -185,17 +187,17 @@ class ScanFinder(CheckedState):
         leading: FloatArray,
         queries: FloatArray,
         points: Points,
-        radius: float,
+        radius: FloatArray,
         n_jobs: int | None,
         chosen: IntArray | None = None,
     ) -> list[Lists]:
-        """Squared distances up to a radius, ascending, and rows, for each query."""
+        """Squared distances up to the radius of each query (n_queries,), ascending, and rows."""
         scored, base = score_queries(leading), self._base(chosen)
         shift = self._shift(leading, queries.shape[1])
         found: list[Lists] = [(np.empty(0), np.empty(0, dtype=np.int64))] * len(queries)
 
         def collect(b: slice) -> None:
-            found[b] = within(scored[b], base, shift[b], queries[b], points, radius)
+            found[b] = within(scored[b], base, shift[b], queries[b], points, radius[b])
 
         over_blocks(collect, len(queries), COMPLETE_BLOCK, n_jobs)
         return found
@@ -324,10 +326,21 @@ def shares_found(found: FloatArray, exact: FloatArray, lengths: FloatArray) -> F
     Neighbors in the same place as their query, up to the rounding of its length (s,), are not counted: any
     search finds them. Queries with no other neighbors are left out.
     """
-    apart = exact > np.sqrt(np.finfo(exact.dtype).eps) * lengths[:, np.newaxis]
+    apart = exact > ROUNDED * np.finfo(exact.dtype).eps * lengths[:, np.newaxis]
     counted = apart.any(axis=1)
     near = as_near(found, exact) & apart
     return np.asarray(near[counted].sum(axis=1) / apart[counted].sum(axis=1))
+
+
+def few_counted(n_counted: int, n_queries: int) -> bool:
+    """Whether so few queries have neighbors elsewhere that they say nothing about others."""
+    return n_counted < min(FEW_COUNTED, n_queries)
+
+
+def measured_shares(found: FloatArray, exact: FloatArray, lengths: FloatArray) -> FloatArray:
+    """`shares_found`, or those of all neighbors if it leaves out nearly all queries."""
+    shares = shares_found(found, exact, lengths)
+    return np.mean(as_near(found, exact), axis=1) if few_counted(len(shares), len(exact)) else shares
 
 
 def ranks_on_leading(
@@ -373,7 +386,8 @@ def distances_lost(
     gaps = points[neighbors[:, -COMPARED:]].astype(np.float64) - queries.coordinates[:, np.newaxis]
     squares = np.cumsum(gaps**2, axis=2)
     whole = squares[..., -1]
-    apart = whole > np.finfo(points.dtype).eps * np.sum(queries.coordinates**2, axis=1)[:, np.newaxis]
+    lengths = np.linalg.norm(queries.coordinates, axis=1)
+    apart = whole > (ROUNDED * np.finfo(points.dtype).eps * lengths[:, np.newaxis]) ** 2
     if not apart.any():
         return np.ones(len(widths))
     parts = squares[apart][:, widths - 1] / whole[apart][:, np.newaxis]

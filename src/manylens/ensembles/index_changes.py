@@ -94,6 +94,7 @@ class IndexChanges:
         def _change(self, change: Callable[[SearchIndex], SearchIndex]) -> Self: ...
         def _check_layout(self) -> None: ...
         def _base_columns(self, X: MatrixLike) -> Rows: ...
+        def _columns(self, X: MatrixLike) -> Rows: ...
         def _metric(self) -> Metric: ...
         def _to_metric(self, distances: FloatArray) -> FloatArray: ...
 
@@ -101,6 +102,8 @@ class IndexChanges:
         self, X: MatrixLike, radius: float, return_distance: bool = True, *, where: Where = None
     ) -> Any:
         """All rows of the base within a distance, exactly by the coordinates that `fit` kept.
+
+        Rounding excludes no row: rows that are farther by no more than that are included, at the radius.
 
         Parameters
         ----------
@@ -137,7 +140,8 @@ class IndexChanges:
         """Choose `n_leading` and `n_candidates`, if None, for queries that differ from the base.
 
         The choice holds until `partial_fit` has doubled the base. `recall_` and `measured_` are then those
-        for the queries, by all coordinates of the index.
+        for the queries, by all coordinates that the index keeps; a warning says if these miss much of the
+        queries.
 
         Parameters
         ----------
@@ -153,6 +157,11 @@ class IndexChanges:
         if self.method != "nested":
             raise ValueError(f"method={self.method!r} has nothing to tune: tune is for method='nested'.")
         queries = self._query_coordinates(self.index_, X)
+        missed = self.index_.axes.missed_share(self._columns(X), queries) if self.index_.axes.missed else 0.0
+        fault = fault_of_new_rows(self.index_, missed, unlike=False)
+        if fault is not None:
+            advice = "so recall_ leaves out some of their neighbors: method='exact' keeps all coordinates."
+            warnings.warn(f"{fault}, {advice}", UserWarning, stacklevel=2)
         self._change(lambda index: calibrate_index(index, self._request(), queries))
         checks = CalibrationQueries(queries[held_out_rows(len(queries), self.recall)], None)
         axes = self.index_.axes
@@ -229,6 +238,7 @@ class IndexChanges:
     @property
     def recall_(self) -> float:
         """Recall that `fit` or `tune` measured."""
+        check_is_fitted(self)
         return self.measured_.recall
 
     @property
@@ -249,6 +259,7 @@ class IndexChanges:
     @property
     def nbytes_(self) -> int:
         """Bytes of memory that the rows take: all coordinates, and what finds candidates."""
+        check_is_fitted(self)
         index = self.index_
         ids = 0 if index.ids is None else index.ids.nbytes
         return index.points.nbytes + ids + sum(finder.nbytes for finder in index.finders)

@@ -23,6 +23,7 @@ from manylens.ensembles.recall_calibration import (
     calibrate_for_products,
     calibrate_index,
     calibrate_with_fewest_coordinates,
+    judging_rows,
     measured_recall,
 )
 from manylens.ensembles.row_ids import Where, check_ids, chosen_rows, joined_ids
@@ -117,7 +118,7 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, IndexChanges, IndexFiles, Ba
         Candidates per neighbor, for at least five neighbors; "paper" does not use it.
     recall_ : float
         Fraction of the nearest rows in the input space that the search finds, whatever the modules; after
-        `tune`, for its queries.
+        `tune`, of the rows that are nearest to its queries by the coordinates that the index keeps.
     measured_ : MeasuredRecall
         How `recall_` was measured: its standard error, the recall of an exact search by all coordinates that
         the index keeps (`reachable`), and the numbers of queries and of neighbors.
@@ -196,7 +197,8 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, IndexChanges, IndexFiles, Ba
         X = validate_rows(fitted, widened(gathered(X)), reset=True)
         modules = fit_modules(modules, X, y, fitted)
         Z = finite_columns(base_columns(modules, X))
-        axes = composite_axes(Z, tuple(view.shape[1] for view in module_views(modules, dense(Z[:1]))))
+        widths = tuple(view.shape[1] for view in module_views(modules, dense(Z[:1])))
+        axes = composite_axes(Z, widths, judging_rows(Z.shape[0], self._request().recall))
         backend = self._resolve_backend(Z.shape[0])
         index = SearchIndex(axes, check_near(axes.coordinates(Z, self.n_jobs), "X"), self.method, backend)
         given = None if ids is None else check_ids(ids, len(index.rows))
@@ -269,7 +271,8 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, IndexChanges, IndexFiles, Ba
             Root mean squared distances over modules, or those of the `metric`, nearest first; only if
             `return_distance`.
         rows : ndarray of shape (n_queries, n_neighbors)
-            Rows of the base as int64, or their ids if `fit` was given any; ties are broken by row number.
+            Rows of the base as int64, or their ids if `fit` was given any. Rows at the same distance, as it
+            is computed, come in the order of their numbers; rounding may tell equal distances apart.
         """
         if "index_" not in self.__dict__:  # takes less time than `check_is_fitted` does
             check_is_fitted(self)
@@ -430,16 +433,14 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, IndexChanges, IndexFiles, Ba
 
     def _check_layout(self) -> None:
         """Raise if a parameter that determines what is stored was changed after `fit`."""
-        now = vars(self)
+        fitted = self.fitted_as_.items()
         changed = [
-            name
-            for name, was in self.fitted_as_.items()
-            if now[name] is not was and not is_same(now[name], was)
+            name for name, was in fitted if (now := getattr(self, name)) is not was and not is_same(now, was)
         ]
         if changed:
             was = ", ".join(f"{name}={self.fitted_as_[name]!r}" for name in changed)
-            is_now = ", ".join(f"{name}={now[name]!r}" for name in changed)
-            raise ValueError(f"This index was fitted with {was} and now has {is_now}: fit it again.")
+            has = ", ".join(f"{name}={getattr(self, name)!r}" for name in changed)
+            raise ValueError(f"This index was fitted with {was} and now has {has}: fit it again.")
 
     def _check_neighbors(
         self,

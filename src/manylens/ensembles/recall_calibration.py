@@ -16,8 +16,9 @@ from manylens.ensembles.finders import (
     DEFAULT_LEADING,
     LeadingScan,
     ScanFinder,
-    as_near,
     distances_lost,
+    few_counted,
+    measured_shares,
     proving_width,
     rank_leading,
     ranks_on_leading,
@@ -25,6 +26,7 @@ from manylens.ensembles.finders import (
 )
 from manylens.ensembles.search_coordinates import CompositeAxes, FramedRows
 from manylens.ensembles.search_plans import (
+    ROWS_PER_CANDIDATE,
     CalibrationQueries,
     MeasuredRecall,
     Ranks,
@@ -53,8 +55,6 @@ DEFAULT_CANDIDATES = 10  # candidates per neighbor for "exact", enough to prove 
 MIN_PER_NEIGHBOR = 2.0  # fewest candidates per neighbor of a scan; even fewer would save no time
 MANY_PER_NEIGHBOR = 16  # candidates per neighbor above which more leading coordinates are considered
 MAX_PER_NEIGHBOR = 64  # candidates per neighbor requested from approximate lists
-# Rows per candidate of a graph below which a scan is faster: 500 for many queries at once, 50 for one.
-ROWS_PER_CANDIDATE = 150
 ROWS_PER_AXIS = 10  # rows from which the axes that miss little of these rows miss little of others
 FEW_COORDINATES = 96  # up to this many, a graph of more than half of them may be the fastest
 COARSE = 0.05  # largest relative error of squared distances to neighbors that 8 bits may make
@@ -159,7 +159,8 @@ def calibrate_nested(
 
     def suffices(candidates: float) -> bool:
         tried = index.with_plan(replace(plan, candidates_per_neighbor=candidates))
-        return is_enough(recalls(tried, sample, exact, request.n_jobs), request.recall, graph=graph)
+        shares = recalls(tried, sample, exact, request.n_jobs)
+        return not few_counted(len(shares), len(exact)) and is_enough(shares, request.recall, graph=graph)
 
     candidates = fewest_candidates(suffices, plan.candidates_per_neighbor, most, graph=graph)
     if candidates is None and plan.bits == 8:
@@ -190,6 +191,11 @@ def fewest_candidates(
         middle = math.sqrt(low * high)
         low, high = (low, middle) if suffices(middle) else (middle, high)
     return high
+
+
+def judging_rows(n: int, recall: float) -> IntArray:
+    """All rows of n that choose or check a plan."""
+    return np.union1d(calibration_rows(n), held_out_rows(n, recall))
 
 
 def print_progress(n: int) -> Progress:
@@ -223,8 +229,6 @@ def is_enough(shares: FloatArray, recall: float, *, graph: bool) -> bool:
     A graph has to exceed the recall by 1.5 standard errors, or by two if few neighbors may be missed: then
     most queries miss none and a few miss many, which a sample may not contain.
     """
-    if not len(shares):
-        return False
     errors = 2.0 if recall >= FEW_MISSED else 1.5
     margin = errors * float(np.std(shares)) / np.sqrt(len(shares)) if graph else 0
     return bool(shares.mean() - margin >= recall)
@@ -316,14 +320,12 @@ def measured_recall(
     sample = CalibrationQueries(index.coordinates[own], own)
     _, rows, _ = index.search(sample.coordinates, k, request.n_candidates, request.n_jobs, own=own)
     lengths = np.linalg.norm(space[own], axis=1)
-    shares = shares_found(np.sort(distances_in(space, own, rows), axis=1), exact, lengths)
-    if not len(shares):
-        return MeasuredRecall(1.0, 0.0, 1.0, name, 0, k, len(space))
+    shares = measured_shares(np.sort(distances_in(space, own, rows), axis=1), exact, lengths)
     reachable = 1.0
     if not (isinstance(space, np.ndarray) and space.shape == index.coordinates.shape):
         _, rows = exact_neighbors(index.coordinates, sample, k, request.n_jobs)
         near = np.sort(distances_in(space, own, rows), axis=1)
-        reachable = float(shares_found(near, exact, lengths).mean())
+        reachable = float(measured_shares(near, exact, lengths).mean())
     error = float(np.std(shares) / np.sqrt(len(shares)))
     return MeasuredRecall(float(shares.mean()), error, reachable, name, len(shares), k, len(space))
 
@@ -337,7 +339,8 @@ def recall_for_queries(
         return MeasuredRecall(1.0, 0.0, 1.0, "input", 0, 0, len(index.rows))
     exact, _ = exact_neighbors(index.coordinates, queries, k, request.n_jobs)
     found = index.search(queries.coordinates, k, request.n_candidates, request.n_jobs, own=queries.own)
-    shares = as_near(found.distances, index.to_module_units(exact)).mean(axis=1)
+    lengths = np.linalg.norm(queries.coordinates, axis=1)
+    shares = measured_shares(found.distances, *map(index.to_module_units, (exact, lengths)))
     error = float(np.std(shares) / np.sqrt(len(shares)))
     return MeasuredRecall(float(shares.mean()), error, 1.0, "input", len(shares), k, len(index.rows))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Iterator, Mapping, Sized
 from datetime import date
 from typing import Any, Protocol, TypeAlias
 
@@ -63,12 +63,15 @@ def check_ids(ids: Any, n_rows: int, present: AnyArray | None = None) -> AnyArra
     ids.flags.writeable = False  # `places_of` relies on it
     if ids.ndim != 1 or len(ids) != n_rows:
         raise ValueError(f"ids has shape {ids.shape}; {n_rows} rows need one id each, shape ({n_rows},).")
-    seen: set[Any] = set() if present is None else set(lookup_keys(present))
+    there: set[Any] = set() if present is None else set(lookup_keys(present))
+    seen: set[Any] = set()
     for one in lookup_keys(ids):
         try:
             repeated = one in seen
         except TypeError:
             raise TypeError(f"The id {one!r} cannot be looked up: use numbers or strings.") from None
+        if one in there:
+            raise ValueError(f"The id {one!r} is in the index already: use replace to change its row.")
         if repeated or one != one:  # NaN is not equal to itself
             raise ValueError(f"The id {one!r} occurs twice, or is NaN: every row needs an id of its own.")
         seen.add(one)
@@ -139,9 +142,17 @@ def chosen_rows(index: NumberedRows, where: Where) -> IntArray | None:
     if where is None:
         return None
     found: Any = where(row_ids(index)) if callable(where) else where
-    given, n = as_array(found, "where"), len(index.rows)
-    if given.dtype.kind == "O" and all(isinstance(one, bool | np.bool_) for one in given.flat):
-        given = given.astype(bool)
+    n = len(index.rows)
+    if found is None or isinstance(found, slice | Mapping | Iterator):
+        what = "The function where returned" if callable(where) else "where is"
+        kind = "None" if found is None else f"a {type(found).__name__}"
+        raise TypeError(f"{what} {kind}: give a mask of shape ({n},), a list of ids, or a function.")
+    given = as_array(found, "where")
+    if given.dtype.kind == "O" and given.size:
+        flags = [isinstance(one, bool | np.bool_) for one in given.flat]
+        if any(flags) and not all(flags) and given.shape == (n,):
+            raise ValueError("where is a mask with missing values: give where.fillna(False).")
+        given = given.astype(bool) if all(flags) else given
     if given.dtype == bool or callable(where):
         if given.shape != (n,) or given.dtype != bool:
             raise ValueError(

@@ -19,7 +19,7 @@ from manylens.native.nearest import largest_norm, rotate_row
 from manylens.native.threads import SMALL_ORDER, one_blas_thread, over_blocks
 from manylens.summaries import Moments
 from manylens.summaries.moments import block_rows, column_means
-from manylens.typing import FloatArray, ModuleSet, Rows
+from manylens.typing import FloatArray, IntArray, ModuleSet, Rows
 from manylens.validation import is_sparse, safe_scale, shown, times_power
 
 Metric = Literal["euclidean", "cosine", "inner_product"]
@@ -171,6 +171,9 @@ def gathered(X: Any) -> Any:
 
 
 AXES_ROWS, AXES_ROWS_PER_COLUMN = 16_384, 16  # rows that determine principal axes
+HELD_OUT_SHARE = 4  # of all rows, at most one in so many does not determine axes
+TYPICAL_ROWS = 255  # rows whose medians tell which rows are extremely far from the others:
+FAR_OUT = 1024.0  # those farther by this factor
 SAFE_SPREAD = 10  # rows with a root mean square within 2^±10 stay as they are
 MAX_COLUMNS = 8192
 ROTATED_AT_ONCE = 1024  # rows that are rotated at a time, so that they stay in the cache
@@ -288,10 +291,34 @@ def frame_around(before: int, center: FloatArray, variance: float) -> Frame:
     return Frame(before, center, after if abs(after) > SAFE_SPREAD else 0)
 
 
+def typical_rows(rows: Rows, before: int) -> IntArray | None:
+    """Numbers of the rows (n, D) that are not extremely far from the others; None if none is.
+
+    A single huge entry would move the mean far from all other rows, whose coordinates would lose digits.
+    """
+    n, width = rows.shape
+    few = np.unique(np.linspace(0, n - 1, TYPICAL_ROWS).astype(np.int64))
+    some = dense(times_power(rows[few], -before)).astype(np.float64)
+    middle = np.median(some, axis=0)
+    reach = FAR_OUT * float(np.median(np.linalg.norm(some - middle, axis=1)))
+    entries = rows.data if is_sparse(rows) else rows
+    largest = np.ldexp(float(max(entries.max(initial=0), -entries.min(initial=0))), -before)
+    if reach == 0 or np.sqrt(width) * largest + np.linalg.norm(middle) <= reach:
+        return None
+    lengths = [
+        np.linalg.norm(dense(times_power(rows[b], -before)).astype(np.float64) - middle, axis=1)
+        for b in batches_of(rows)
+    ]
+    near = np.flatnonzero(np.concatenate(lengths) <= reach)
+    return near if len(near) < n else None
+
+
 def frame_of(rows: Rows) -> Frame:
     """The frame of rows (n, D)."""
     before = frame_exponent(rows)
-    frame = Frame(before, column_means(times_power(rows, -before)))
+    near = typical_rows(rows, before)
+    center = column_means(times_power(rows if near is None else rows[near], -before))
+    frame = Frame(before, center)
     squares = 0.0
     for batch in batches_of(rows):
         squares += float(np.sum(np.square(frame.enter(rows[batch])), dtype=np.float64))
@@ -461,11 +488,13 @@ def block_reflector(axes: FloatArray) -> tuple[FloatArray, FloatArray, FloatArra
     return V, T @ V.T, np.sign(np.diagonal(R)).copy()
 
 
-def composite_axes(Z: Rows, widths: tuple[int, ...]) -> CompositeAxes:
+def composite_axes(Z: Rows, widths: tuple[int, ...], held_out: IntArray | None = None) -> CompositeAxes:
     """Principal axes of all modules' columns, even those without variance, along which queries can vary.
 
     The axes of many rows are those of a sample: any rotation keeps distances, and rows unlike the sample
-    merely have less of their variance in the leading coordinates, which the calibration notices.
+    merely have less of their variance in the leading coordinates, which the calibration notices. The axes of
+    few rows fit these better than others, so the rows `held_out` show how well they fit new rows; but they
+    are used if they are too many. Neither are rows used that are extremely far from the others.
     """
     if Z.shape[1] > MAX_COLUMNS:
         raise ValueError(
@@ -478,11 +507,23 @@ def composite_axes(Z: Rows, widths: tuple[int, ...]) -> CompositeAxes:
     sample, moments = Z, Moments(width)
     if n > n_sampled:
         sample = Z[np.sort(np.random.default_rng(0).choice(n, n_sampled, replace=False))]
+    near = typical_rows(sample, before)
+    used = np.arange(sample.shape[0]) if near is None else near
+    if n <= n_sampled and held_out is not None and HELD_OUT_SHARE * len(held_out) <= n:
+        used = np.setdiff1d(used, held_out)
+    typical = sample if len(used) == sample.shape[0] else sample[used]
     with one_blas_thread(width <= SMALL_ORDER):  # on busy cores, threads of BLAS wait longer than they work
-        for batch in batches_of(sample):
-            moments.update(dense(times_power(sample[batch], -before)))
+        for batch in batches_of(typical):
+            moments.update(dense(times_power(typical[batch], -before)))
         covariance = moments.covariance()
-        whole = frame_around(before, moments.mean, float(np.trace(covariance)))
+        variance = float(np.trace(covariance))
+        if near is not None:  # far rows count for the scale, so that they are not beyond the range
+            far = (
+                dense(times_power(sample[np.delete(np.arange(sample.shape[0]), near)], -before))
+                - moments.mean
+            )
+            variance += float(np.sum(np.square(far, dtype=np.float64))) / sample.shape[0]
+        whole = frame_around(before, moments.mean, variance)
         axes = leading_eigenpairs(covariance)[1]
     return CompositeAxes(widths, whole, axes)
 

@@ -14,6 +14,7 @@ import numpy as np
 from manylens.ensembles.chosen_rows import FEW_QUERIES, nearest_chosen
 from manylens.ensembles.faiss_finder import FaissFinder
 from manylens.ensembles.finders import (
+    ROUNDED,
     Backend,
     Finder,
     GrowingRows,
@@ -26,7 +27,7 @@ from manylens.ensembles.finders import (
 )
 from manylens.ensembles.graph_finder import GraphFinder
 from manylens.ensembles.search_coordinates import CompositeAxes, base_columns, check_near
-from manylens.ensembles.search_plans import SearchPlan
+from manylens.ensembles.search_plans import ROWS_PER_CANDIDATE, SearchPlan
 from manylens.ensembles.split_storage import StoredSplit, stored_split
 from manylens.native.nearest import drop_self, largest_norm, rerank_union, within_one
 from manylens.native.search_graph import Progress, coarse_scale
@@ -240,13 +241,18 @@ class SearchIndex(CheckedState):
         """The k nearest rows by coordinates in the frame of the axes; distances are in the modules' units.
 
         If rows to choose from are given, the result is exact among them, whatever the method. `own` is one
-        row per query that is not its neighbor.
+        row per query that is not its neighbor. All rows are scanned if so many more neighbors are sought than
+        the plan is for that a graph would take longer.
         """
-        if own is not None and not (self.method == "nested" and self.backend == "graph"):
-            distances, rows, proven = self.search(coordinates, k + 1, n_candidates, n_jobs)
+        m = n_candidates or math.ceil(self.plan.candidates_per_neighbor * max(k, self.plan.n_neighbors))
+        graph = self.method == "nested" and self.backend == "graph"
+        many = k > self.plan.n_neighbors and m * ROWS_PER_CANDIDATE > len(self.rows)
+        if graph and many and chosen is None and n_candidates is None:
+            chosen = np.arange(len(self.rows))
+        if own is not None and not (graph and chosen is None):
+            distances, rows, proven = self.search(coordinates, k + 1, n_candidates, n_jobs, chosen)
             rows, distances = drop_self(own, rows, distances)
             return Neighbors(distances, rows, proven)
-        m = n_candidates or math.ceil(self.plan.candidates_per_neighbor * max(k, self.plan.n_neighbors))
         if len(coordinates) == 1 and own is None:
             found = self._search_one(coordinates, k, m, chosen)
             if found is not None:
@@ -308,21 +314,26 @@ class SearchIndex(CheckedState):
     def within(
         self, coordinates: FloatArray, radius: float, n_jobs: int | None, chosen: IntArray | None = None
     ) -> list[Lists]:
-        """Distances up to a radius, ascending, and rows, for each query in the frame of the axes."""
+        """Distances up to a radius, ascending, and rows, for each query in the frame of the axes.
+
+        Rounding excludes no row: rows that are farther by no more than that are included, at the radius.
+        """
         queries = np.ascontiguousarray(coordinates, dtype=self.points.dtype)
         scaled = float(np.ldexp(radius, -self.axes.frame.exponent))
+        lengths = np.sqrt(np.einsum("ij,ij->i", queries, queries, dtype=np.float64))
+        limits = scaled + ROUNDED * float(np.finfo(queries.dtype).eps) * (lengths + scaled)
         graph = self.leading_finder
         if len(queries) <= FEW_QUERIES and isinstance(graph, GraphFinder):
             rows, width = np.arange(len(self.points)) if chosen is None else chosen, proving_width(queries)
             found = []
-            for query in queries:
-                near = rows[np.sqrt(graph.lower_bounds(query[None], width, rows)) <= scaled]
-                found.append(within_one(query, near, self.points, scaled))
+            for query, limit in zip(queries, limits.tolist(), strict=True):
+                near = rows[np.sqrt(graph.lower_bounds(query[None], width, rows)) <= limit]
+                found.append(within_one(query, near, self.points, limit))
         else:
             finder = self.scanner(queries)
             leading = queries[:, : finder.shape[1]]
-            found = finder.within(leading, queries, self.points, scaled, n_jobs, chosen)
-        return [(self.to_module_units(np.sqrt(squares)), rows) for squares, rows in found]
+            found = finder.within(leading, queries, self.points, limits, n_jobs, chosen)
+        return [(np.minimum(self.to_module_units(np.sqrt(squares)), radius), rows) for squares, rows in found]
 
     def to_module_units(self, lengths: FloatArray) -> FloatArray:
         """Distances or coordinates in the frame of the axes, in the units of the modules."""

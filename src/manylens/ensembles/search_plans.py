@@ -8,6 +8,9 @@ from typing import NamedTuple
 from manylens.reprs import result_table
 from manylens.typing import FloatArray, IntArray
 
+# Rows per candidate of a graph below which a scan is faster: 500 for many queries at once, 50 for one.
+ROWS_PER_CANDIDATE = 150
+
 
 @dataclass(frozen=True)
 class SearchPlan:

@@ -431,12 +431,17 @@ def take_below(
 
 
 def within(
-    scored: FloatArray, base: Scanned, shift: FloatArray, queries: FloatArray, points: Points, radius: float
+    scored: FloatArray,
+    base: Scanned,
+    shift: FloatArray,
+    queries: FloatArray,
+    points: Points,
+    radius: FloatArray,
 ) -> list[tuple[FloatArray, IntArray]]:
-    """Squared distances up to a radius, ascending, and rows, per query; arguments as in `complete_lists`."""
+    """Squared distances up to the radius of each query, ascending, and rows; see `complete_lists`."""
     found: list[list[IntArray]] = [[] for _ in queries]
     with np.errstate(over="ignore"):  # all rows are within a radius whose square is infinite
-        limit = (points.dtype.type(radius) ** 2 - shift).astype(np.float32)
+        limit = (radius**2 - shift).astype(np.float32)
     below = np.nextafter(limit, np.float32(np.inf))
     for first in range(0, len(base), COMPLETE_ROWS):
         scores = scored @ base[first : first + COMPLETE_ROWS].T
@@ -446,7 +451,10 @@ def within(
             found[i].append(rows)
     empty = np.empty(0, dtype=np.int64)
     lists = [np.concatenate([empty, *one]) for one in found]
-    return [within_one(*each, points, radius) for each in zip(queries, lists, strict=True)]
+    return [
+        within_one(query, near, points, float(most))
+        for query, near, most in zip(queries, lists, radius, strict=True)
+    ]
 
 
 def within_one(
