@@ -81,12 +81,19 @@ FORESTS = ["forest", "classes", "leaves of 5", "extra trees"]
 
 
 @pytest.mark.parametrize("name", FORESTS)
-@pytest.mark.parametrize("which", [SHUFFLED, PART], ids=["shuffled", "part"])
-def test_node_pruning_warns_of_the_same_rows(name, which):
+def test_node_pruning_warns_of_a_part_of_the_training_rows(name):
     ensemble, rows, target = fitted(name)
     with pytest.warns(UserWarning, match="These rows resemble rows that the members .* were trained on") as w:
-        TreePruner(ensemble, max_nodes=500, random_state=0).fit(rows[which], target[which])
+        TreePruner(ensemble, max_nodes=500, random_state=0).fit(rows[PART], target[PART])
     assert w[0].filename == __file__
+
+
+@pytest.mark.parametrize("name", FORESTS)
+@pytest.mark.parametrize("which", [SHUFFLED, np.arange(500)], ids=["shuffled", "with others"])
+def test_node_pruning_refuses_training_rows_in_another_order_or_among_others(name, which):
+    ensemble, rows, target = fitted(name)
+    with pytest.raises(ValueError, match=r"These rows include those that the .* was fitted to, in another"):
+        TreePruner(ensemble, max_nodes=500, random_state=0).fit(rows[which], target[which])
 
 
 @pytest.mark.parametrize("name", FORESTS)
@@ -96,6 +103,16 @@ def test_node_pruning_does_not_warn_of_training_rows_in_their_order_or_held_out_
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         TreePruner(ensemble, max_nodes=500, random_state=0).fit(rows[part], target[part])
+
+
+@pytest.mark.parametrize("name", FORESTS)
+@pytest.mark.parametrize("n", [500, 800, 4000])
+def test_node_pruning_takes_more_held_out_rows_than_the_forest_was_fitted_to(name, n):
+    ensemble, _, _ = fitted(name)
+    rows, target = (make_shells if "classes" in name else make_friedman)(n, random_state=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        TreePruner(ensemble, max_nodes=500, random_state=0).fit(rows, target)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -27,8 +27,8 @@ from manylens.pruning import TreePruner, model_choice, tree_pruner
 from manylens.pruning.node_path import row_leaves
 from manylens.pruning.pruned_ensemble import comparable_rows
 from manylens.pruning.pruned_trees import find_format
+from manylens.pruning.pruning_rows import fitted_to
 from manylens.pruning.size_limits import SizeLimits
-from manylens.pruning.tree_ensembles import fitted_to
 
 X, y = make_friedman(700, random_state=0)
 new, truth = make_friedman(2000, random_state=1)
@@ -276,12 +276,13 @@ def test_few_rows_with_the_same_shares_of_leaves_are_not_taken_for_those_of_the_
     boosting = GradientBoostingRegressor(n_estimators=8, max_depth=2, random_state=0).fit(X, y)
     whole = find_format(boosting).read(boosting)
     at = row_leaves(comparable_rows(X, whole.trees), whole.trees, None, y[:, np.newaxis]).node.reshape(8, -1)
-    assert fitted_to(whole, at)
-    assert not fitted_to(whole, np.vstack([at[:7], np.full_like(at[7:], at[7, 0])]))  # not in one tree
+    assert fitted_to(whole, at, whole.cover)
+    assert not fitted_to(whole, np.vstack([at[:7], np.full_like(at[7:], at[7, 0])]), whole.cover)
     leaves = np.unique(at[0])
-    equal = whole._replace(cover=np.where(np.isin(np.arange(len(whole.cover)), leaves), 5.0, 0.0))
-    assert not fitted_to(equal, np.repeat(leaves, 2)[np.newaxis])  # a chance of 8!/(2! 2! 2! 2! 4^8) = 0.038
-    assert fitted_to(equal, np.repeat(leaves, 200)[np.newaxis])
+    equal = np.where(np.isin(np.arange(len(whole.cover)), leaves), 5.0, 0.0)
+    # a chance of 8!/(2! 2! 2! 2! 4^8) = 0.038
+    assert not fitted_to(whole, np.repeat(leaves, 2)[np.newaxis], equal)
+    assert fitted_to(whole, np.repeat(leaves, 20_000)[np.newaxis], equal)
 
 
 def test_extra_trees_are_pruned_on_other_rows():

@@ -12,6 +12,7 @@ import numpy as np
 
 from manylens.native.trees import FlatTrees
 from manylens.optional import import_optional
+from manylens.pruning.boosting_members import refuse_unreadable_xgboost
 from manylens.pruning.tree_ensembles import (
     OneTree,
     TreeEnsemble,
@@ -197,9 +198,11 @@ class XGBoostFormat(TreeFormat):
 
     class_names = ("XGBClassifier", "XGBRegressor")
     booster_module = "xgboost"
+    cover_is_curvature = True
 
     def read(self, model: Any) -> TreeEnsemble:
         booster = xgboost_booster(model)
+        refuse_unreadable_xgboost(model)
         learner = json.loads(booster.save_config())["learner"]
         objective, settings = learner["objective"]["name"], learner["learner_model_param"]
         link = XGBOOST_LINKS.get(objective)

@@ -202,6 +202,7 @@ class XGBoostStages(Iterations):
                 f"{self.name} with booster='gblinear' is one linear model without stages to prune: use "
                 "booster='gbtree'."
             )
+        refuse_unreadable_xgboost(self.ensemble)
         self.booster = self.ensemble.get_booster()
         # after early stopping, predict uses only the rounds up to the best one
         best = getattr(self.ensemble, "best_iteration", None) if self.ensemble.early_stopping_rounds else None
@@ -217,6 +218,21 @@ class XGBoostStages(Iterations):
     def _margin(self, X: Any, first: int, end: int) -> FloatArray:
         margin = self.booster.inplace_predict(X, iteration_range=(first, end), predict_type="margin")
         return np.reshape(margin, (X.shape[0], -1))
+
+
+def refuse_unreadable_xgboost(model: Any) -> None:
+    """Raise if parameters of an estimator of XGBoost, which its Booster does not know, cannot be pruned."""
+    name, missing = type(model).__name__, getattr(model, "missing", None)
+    if callable(getattr(model, "objective", None)):
+        raise ValueError(
+            f"{name} was fitted with a function as its objective, whose loss is unknown: fit it with a named "
+            "objective for squared error or log loss."
+        )
+    if missing is not None and not np.isnan(missing):
+        raise ValueError(
+            f"{name} was fitted with missing={missing!r}, but pruning takes only NaN for a missing value: "
+            "replace this number by NaN in all rows, and fit with missing=np.nan."
+        )
 
 
 BOOSTING = (GradientBoostingStages, HistGradientBoostingStages, LightGBMStages, XGBoostStages)

@@ -130,7 +130,7 @@ def choose_refit(
     for k in order():
         losses = evaluate_in_all_trials(k)
         judged, path = losses.judged, losses.path
-        evaluator.refused |= bool(limits.good(path, goal._replace(error_margin=1e9)).any())  # by the loss
+        evaluator.refused |= limits.refused_for_errors(path, goal)
         if as_asked or limits.good(path, goal).any():
             models = evaluator.path(candidates[k], shares[k])
             sizes = [nodes_size(model) for model in models]
@@ -231,6 +231,8 @@ def choose_prefix(
     n_rows = len(judged.reference)
     step = step_by(None)
     if not step:  # none, or all trees
+        fewer, best = LossPath(*(each[1:] for each in losses.path)), float(losses.path.loss.min())
+        evaluator.refused |= limits.refused_for_errors(fewer, goal._replace(best_loss=best))
         return None
     path = LossPath(*(each[: step + 1] for each in losses.path))
     models = [evaluator.first_nodes(ensemble, int(k)) for k in counts[: step + 1]]

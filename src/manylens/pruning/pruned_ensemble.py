@@ -332,13 +332,21 @@ def validate_float_rows(estimator: BaseEstimator, X: Any, allow_nan: bool, reset
 
 
 def check_same_columns(pruner: Any, ensemble: Any) -> None:
-    """Raise if the columns that a pruner is fitted to have other names than those of its ensemble."""
+    """Raise if a pruner is fitted to another number of columns, or other names, than its ensemble."""
     names = getattr(ensemble, "feature_names_in_", None)
     names = getattr(ensemble, "feature_names", None) if names is None else names  # of XGBoost's Booster
     if names is None and callable(getattr(ensemble, "feature_name", None)):
         names = ensemble.feature_name()
         names = None if names[0] == "Column_0" else names  # LightGBM's name for columns without a name
     if names is None or not hasattr(pruner, "feature_names_in_"):
+        count = getattr(ensemble, "n_features_in_", None)
+        for method in ("num_features", "num_feature"):  # of XGBoost's and of LightGBM's Booster
+            count = getattr(ensemble, method)() if count is None and hasattr(ensemble, method) else count
+        if count not in (None, pruner.n_features_in_):
+            raise ValueError(
+                f"X has {pruner.n_features_in_} features, but the {type(ensemble).__name__} was fitted to "
+                f"{count}: give the columns that it was fitted to, in order."
+            )
         return
     given, known = ([str(name) for name in each] for each in (pruner.feature_names_in_, names))
     plain = [[name.replace(" ", "_") for name in each] for each in (given, known)]  # as LightGBM does

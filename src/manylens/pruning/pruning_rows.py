@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
+from scipy.special import gammainc, gammaincc, gammaln, xlogy
 
 from manylens.pruning.members import ForestMembers
+from manylens.pruning.pruned_ensemble import probabilities
 from manylens.pruning.training_moments import resemble_training_rows, some_errors, warn_of_training_rows
-from manylens.pruning.tree_ensembles import TreeEnsemble
+from manylens.pruning.tree_ensembles import TreeEnsemble, TreeFormat, tree_ends
 from manylens.typing import BoolArray, FloatArray, IntArray
 from manylens.validation import require_memory
+
+BY_CHANCE = 1e-6  # largest probability of counts of rows in leaves that are no coincidence
+COMPARED = 64  # trees in which rows are compared with those that the ensemble was fitted to
+TINY = 1e-300  # instead of a probability of zero
+ROUNDED = 1e-4, 1e-3  # relative tolerances of counts, and of XGBoost's sums of second derivatives
+
+Leaves: TypeAlias = tuple[IntArray, FloatArray, FloatArray]  # of a tree: number and mass of rows; cover
 
 
 class SampledForest(ForestMembers):
@@ -48,7 +57,8 @@ def forest_samples(forest: Any, n_rows: int) -> Sequence[IntArray]:
 def out_of_bag(ensemble: Any, whole: TreeEnsemble, X: Any, target: FloatArray) -> BoolArray | None:
     """Mask (t, n) of the rows that are not in the sample of each tree; None if all rows are held out.
 
-    Warns if rows that cannot be matched with the samples of a forest resemble its training rows.
+    Raises if rows that cannot be matched with the samples of a forest include its training rows, and warns if
+    they resemble some of them.
     """
     if not whole.averages or not ensemble.bootstrap:
         return None
@@ -57,6 +67,12 @@ def out_of_bag(ensemble: Any, whole: TreeEnsemble, X: Any, target: FloatArray) -
     if samples is None:
         return None
     if forest.in_bag(X) is None:
+        if likely_training_rows(leaves_of_forest(forest, samples, X), ROUNDED[0], independent=True)[1]:
+            raise ValueError(
+                f"These rows include those that the {type(ensemble).__name__} was fitted to, in another "
+                "order or among others: give exactly these rows, in the order of its fit, or only rows that "
+                "it was not fitted to."
+            )
         if resemble_training_rows(some_errors(forest, X, target, None)[1], samples):
             warn_of_training_rows(forest)
         return None
@@ -69,6 +85,107 @@ def unseen_rows(samples: Sequence[IntArray], n_rows: int) -> BoolArray:
     for rows, sample in zip(unseen, samples, strict=True):
         rows[sample] = False
     return unseen
+
+
+def refuse_training_rows(ensemble: Any, whole: TreeEnsemble, at: IntArray, reader: TreeFormat) -> None:
+    """Raise if rows that end in these nodes (t, n) must be those that the ensemble was fitted to."""
+    if getattr(ensemble, "bootstrap", False):  # see `out_of_bag`
+        return
+    if fitted_to(whole, at[:COMPARED], training_counts(ensemble, whole), reader.cover_is_curvature):
+        again = ", or use fit_ensemble=True: it fits a copy to 80 % of the rows and prunes it on the rest"
+        raise ValueError(
+            f"These are the rows that the {type(ensemble).__name__} was fitted to, or most of them, perhaps "
+            "among others, and its errors on them say nothing about new rows. Give "
+            f"others{again if hasattr(ensemble, 'fit') else ''}."
+        )
+
+
+def fitted_to(ensemble: TreeEnsemble, at: IntArray, cover: FloatArray, curved: bool = False) -> bool:
+    """Whether rows that end in these nodes (t, n) of the first trees must be those that they were fitted to.
+
+    A part of them may be left out, or others added. The cover of nodes is the number of training rows, or,
+    if `curved`, the sum of second derivatives of their losses.
+    """
+    curved = curved and ensemble.link == "logistic"
+    found = leaves_of_boosting(ensemble, at, cover, curved)
+    return bool(likely_training_rows(found, ROUNDED[curved], independent=False).any())
+
+
+def likely_training_rows(trees: Iterable[Leaves], rounded: float, *, independent: bool) -> BoolArray:
+    """Whether rows must be the training rows, must include them all, and must be most of them.
+
+    In every leaf, there are then as large a share, at least as many, and at most as many rows as in training.
+    This may be chance. With n rows, N training rows and K leaves, (D + K - 1)!/(D! (K - 1)!) sets of counts
+    do that for D = |n - N|, and none is more probable than the shares in training. The number of rows in a
+    leaf is about Poisson distributed, which gives another bound. Trees that split the rows alike count once.
+    Unless trees are `independent`, k of them count as sqrt(k) for the last two: stages of boosting have
+    similar leaves, so that new rows which pass one by chance are likely to pass others.
+    """
+    possible, chances, known = np.ones(3, dtype=bool), np.zeros(3), set()
+    for number, mass, cover in trees:
+        n, unit = float(number.sum()), float(mass.sum() / number.sum())
+        if len(cover) < 2 or cover.sum() <= 0 or unit <= 0:
+            continue
+        count, trained = mass / unit, cover / unit
+        N, K, share = trained.sum(), len(cover), cover / cover.sum()
+        slack = rounded * trained + 1e-3
+        possible[0] &= np.allclose(count / n, share, rtol=rounded, atol=1e-7)
+        possible[1] &= np.all(count >= trained - slack)
+        possible[2] &= np.all(count <= trained + slack) and n >= N / 2
+        if not possible.any():
+            break
+        if (key := number.tobytes()) in known:
+            continue
+        known.add(key)
+        rate, apart = n * share, abs(n - N)
+        exact = gammaln(n + 1) - np.sum(gammaln(rate + 1) - xlogy(rate, share))
+        ways = exact + gammaln(apart + K) - gammaln(apart + 1) - gammaln(K)
+        tails = np.stack([gammainc(trained, rate), gammaincc(trained + 1, rate)])  # at least, at most as many
+        more, fewer = np.log(np.maximum(tails, TINY)).sum(axis=1)
+        chances += exact, min(ways, more), min(ways, fewer)
+    if not independent:
+        chances[1:] /= np.sqrt(max(1, len(known)))
+    return possible & (chances < np.log(BY_CHANCE))
+
+
+def leaves_of_forest(forest: ForestMembers, samples: Sequence[IntArray], X: Any) -> Iterator[Leaves]:
+    """How many rows reach the leaves of some trees, and how many different rows did in training."""
+    for member, sample in list(zip(forest.members, samples, strict=True))[:COMPARED]:
+        nodes = member.tree_
+        if nodes.n_node_samples[0] <= len(np.unique(sample)):  # otherwise, repeated rows count repeatedly
+            leaf = nodes.children_left == -1
+            number = np.bincount(member.apply(X), minlength=nodes.node_count)[leaf]
+            yield number, number.astype(np.float64), nodes.n_node_samples[leaf].astype(np.float64)
+
+
+def leaves_of_boosting(
+    ensemble: TreeEnsemble, at: IntArray, cover: FloatArray, curved: bool
+) -> Iterator[Leaves]:
+    """How many rows reach the leaves of the first trees, with the second derivatives of their losses.
+
+    XGBoost's are p (1 - p) for two classes and 2 p (1 - p) for more, by the probabilities before each stage.
+    """
+    trees, ends, C = ensemble.trees, tree_ends(ensemble.trees), ensemble.n_outputs
+    score, mass = np.tile(ensemble.intercept, (at.shape[1], 1)), np.ones((at.shape[1], C))
+    for k, nodes in enumerate(at):
+        first, last, column = trees.roots[k], ends[k], int(trees.column[k])
+        if curved and k % C == 0:
+            p = probabilities(score, "logistic")[:, -C:]
+            mass = min(C, 2) * p * (1 - p)
+        leaf = trees.children[first:last, 0] == np.arange(first, last)
+        number = np.bincount(nodes - first, minlength=last - first)[leaf]
+        weight = np.bincount(nodes - first, mass[:, column], minlength=last - first)[leaf]
+        yield number, weight, cover[first:last][leaf].astype(np.float64)
+        if curved:
+            score[:, column] += trees.value[trees.leaf[nodes], 0]
+
+
+def training_counts(ensemble: Any, whole: TreeEnsemble) -> FloatArray:
+    """Training rows in the nodes of the first trees, whatever their weights, if they are known."""
+    if not hasattr(ensemble, "estimators_"):
+        return whole.cover
+    trees = np.ravel(np.array(ensemble.estimators_, dtype=object))[:COMPARED]
+    return np.concatenate([tree.tree_.n_node_samples for tree in trees]).astype(np.float64)
 
 
 def dense(X: Any) -> FloatArray:

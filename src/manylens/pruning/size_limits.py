@@ -67,6 +67,11 @@ class SizeLimits(NamedTuple):
         good &= path.error_rise - goal.error_margin * path.error_rise_error <= allowed * goal.whole_error
         return good & np.append(good[:1], good[:-1])
 
+    def refused_for_errors(self, path: LossPath, goal: Goal) -> bool:
+        """Whether only the share of wrong classes makes a model of this path not good enough."""
+        by_loss = self.good(path._replace(error_rise=np.full_like(path.error_rise, -np.inf)), goal)
+        return bool(by_loss.any() and not self.good(path, goal).any())
+
     def rank(self, path: LossPath, sizes: Sequence[Size], goal: Goal) -> tuple[float, float]:
         """Sort key, smaller for better paths: the bytes of the smallest model that is good enough, and the
         mean loss over all steps; or, if a limit excludes some steps, the smallest loss of the others."""

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import gammaln, xlogy
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
@@ -21,7 +20,6 @@ from manylens.pruning.boosting_members import initial_score
 from manylens.pruning.members import Link
 from manylens.typing import AnyArray, FloatArray, IntArray
 
-BY_CHANCE = 1e-3  # largest probability of shares of rows that are no coincidence
 MANY_NODES = 2**18  # from which on threads pay
 
 
@@ -186,6 +184,7 @@ class TreeFormat:
     """Reads and writes the models of one kind."""
 
     class_names: tuple[str, ...] = ()  # names of the classes that this format reads
+    cover_is_curvature = False  # the cover sums second derivatives of the loss instead of counting rows
 
     def read(self, model: Any) -> TreeEnsemble:
         """The trees of a fitted model; raises if it has parts that the common form cannot hold."""
@@ -426,24 +425,3 @@ def without_row_attributes(model: Any) -> Any:
     for name in [name for name in vars(copied) if name.startswith("oob_") and name != "oob_score"]:
         delattr(copied, name)
     return copied
-
-
-def fitted_to(ensemble: TreeEnsemble, at: IntArray) -> bool:
-    """Whether rows that end in these nodes (t, n) of the first trees must be those that they were fitted to.
-
-    Then all leaves have the same shares of the rows as in training, which few rows may have by chance. Covers
-    that are no counts, but sums of second derivatives, can be compared in the first tree only.
-    """
-    trees, ends = ensemble.trees, tree_ends(ensemble.trees)
-    chances: dict[tuple[float, ...], float] = {}  # logarithms, by covers, because stages repeat splits
-    for number, nodes in enumerate(at):
-        first, last = trees.roots[number], ends[number]
-        leaf = trees.children[first:last, 0] == np.arange(first, last)
-        cover = ensemble.cover[first:last][leaf].astype(np.float64)
-        if len(cover) < 3 or cover.sum() <= 0 or (number and np.any(cover % 1)):
-            continue
-        count, share = np.bincount(nodes - first, minlength=last - first)[leaf], cover / cover.sum()
-        if not np.allclose(count / len(nodes), share, rtol=1e-4, atol=1e-7):
-            return False
-        chances[tuple(cover)] = gammaln(len(nodes) + 1) - np.sum(gammaln(count + 1) - xlogy(count, share))
-    return sum(chances.values()) < np.log(BY_CHANCE)

@@ -12,6 +12,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import Tags, check_consistent_length, get_tags, indexable
 from sklearn.utils.validation import check_is_fitted
 
+from manylens.pruning.class_weights import warn_of_class_weights
 from manylens.pruning.cover_cuts import cover_models, cover_paths, smallest_cut
 from manylens.pruning.held_out_trials import held_out_trials, own_trial, refitted_trials
 from manylens.pruning.model_choice import Choice, choose_prefix, choose_refit, cut_optimism, stage_optimism
@@ -25,10 +26,10 @@ from manylens.pruning.pruned_ensemble import (
     validate_float_rows,
 )
 from manylens.pruning.pruned_trees import PrunedTrees, find_format, tree_bytes
-from manylens.pruning.pruning_rows import dense, out_of_bag
-from manylens.pruning.size_limits import ERROR_MARGIN, MARGIN, Goal, SizeLimits
+from manylens.pruning.pruning_rows import dense, out_of_bag, refuse_training_rows
+from manylens.pruning.size_limits import ERROR_MARGIN, Goal, SizeLimits
 from manylens.pruning.training_moments import columns_of
-from manylens.pruning.tree_ensembles import TreeEnsemble, TreeFormat, fitted_to
+from manylens.pruning.tree_ensembles import TreeEnsemble, TreeFormat
 from manylens.typing import AnyArray, FloatArray, MatrixLike, Seed
 from manylens.validation import (
     check_choice,
@@ -47,7 +48,6 @@ LEAST_TREES = 64
 SHARE = 8  # an eighth of the trees of a forest is pruned, but at least LEAST_TREES
 MOST_ENTRIES = 2**26  # most rows x trees x values per leaf (or 2) that fit uses; other rows are left out
 FAITHFUL = 0.01  # shrinkage with `guarantee`; small, because the scores of the ensemble have no noise
-COMPARED = 8  # trees in which rows are compared with those that the ensemble was fitted to
 HELD_OUT = 0.2  # share of the rows on which fit_ensemble prunes models without out-of-bag rows
 LEAST_ROWS = 10  # held-out rows; fewer than one per fold of the choice say nothing about the loss of a model
 
@@ -160,18 +160,20 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
         X : array-like or sparse matrix of shape (n, d)
             For a forest with bootstrap=True, all rows that it was fitted to, in the same order: trees are
             then judged by rows that they were not trained on. Otherwise, rows that the ensemble was not
-            fitted to, at least 10; for a forest with bootstrap=True, with a warning if they resemble
-            training rows.
+            fitted to, at least 10. If they include its training rows, or most of them, and this is no
+            coincidence, `fit` raises; for a forest with bootstrap=True, it warns if they resemble some.
         y : array-like of shape (n,)
             Classes or values.
         guarantee_rows : array-like or sparse matrix of shape (m, d), default=None
-            Rows for which `guarantee` holds; X if None.
+            Rows for which `guarantee` holds; X if None. They need a `guarantee`.
 
         Returns
         -------
         TreePruner
         """
         self._check_parameters()
+        if guarantee_rows is not None and self.guarantee is None:
+            raise ValueError("guarantee_rows need a guarantee: set it, or leave these rows out.")
         if y is None:
             raise ValueError("TreePruner requires y to be passed, but the target y is None.")
         labels: AnyArray = label_column(y, warn=True)
@@ -206,6 +208,7 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
                 rows = validate_float_rows(self, guarantee_rows, allow_nan, reset=False)
             model, candidate = self._faithful(whole, dense(rows), evaluator)
         else:
+            warn_of_class_weights(ensemble, whole)
             model, candidate = self._smallest(evaluator)
         self.link_, self.shrinkage_ = candidate.link, candidate.shrinkage
         self.path_["fresh_loss"] = evaluator.fresh_losses(self.path_["bytes"])
@@ -279,13 +282,8 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
             unseen = None if unseen is None else np.ascontiguousarray(unseen[:, some])
         rows = comparable_rows(dense(X), whole.trees)
         leaves = row_leaves(rows, whole.trees, unseen, target)
-        if unseen is None and X.shape[0] == n and fitted_to(whole, leaves.node.reshape(T, n)[:COMPARED]):
-            again = ", or use fit_ensemble=True: it fits a copy to 80 % of the rows and prunes it on the rest"
-            raise ValueError(
-                f"These are the rows that the {type(ensemble).__name__} was fitted to, and its errors on "
-                f"them say nothing about others. Give others{again if hasattr(ensemble, 'fit') else ''}."
-            )
         if unseen is None:
+            refuse_training_rows(ensemble, whole, leaves.node.reshape(T, -1), reader)
             return HeldOutEvaluator(whole, rows, leaves, held_out_trials(whole, leaves, random))
         retrain = refitted_trials(ensemble, reader, *given, random, some)
         trials = retrain(self._first_trees(T)) or own_trial(whole, leaves)
@@ -323,11 +321,11 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
         compared = candidates(ensemble, few, self.link)
         refit = choose_refit(evaluator, limits, goal, compared, limited, self.whole_bytes_, stages)
         if refit is not None:
-            return self._chosen(refit), refit.candidate
+            return self._chosen(refit, goal), refit.candidate
         if not ensemble.averages:
             stopped = choose_prefix(evaluator, limits, goal, counts, prefixes)
             if stopped is not None:
-                return self._chosen(stopped), stopped.candidate
+                return self._chosen(stopped, goal), stopped.candidate
         allowed = limits.loss or 0.0
         most = (1 + allowed) * loss, allowed * goal.whole_error
         without_refits = cover_paths(evaluator, few, self.link, *most) if ensemble.averages else ()
@@ -336,26 +334,30 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
                 compared = candidates(ensemble, n, self.link)  # refits are smaller than cuts of as many trees
                 refit = choose_refit(more, limits, goal, compared, limited, self.whole_bytes_)
                 if refit is not None:
-                    return self._chosen(refit), refit.candidate
+                    return self._chosen(refit, goal), refit.candidate
             found = smallest_cut(cuts, limits, goal, self.whole_bytes_)
             if found is not None:
                 (cut, step), models = found, cover_models(evaluator, found[0])
                 error = float(cut.losses.rise_error[step])
                 optimism = cut_optimism(evaluator, cuts, limits, goal, self.whole_bytes_, error)
-                return self._chosen(Choice(cut.candidate, cut.losses, models, step, optimism)), cut.candidate
+                choice = Choice(cut.candidate, cut.losses, models, step, optimism)
+                return self._chosen(choice, goal), cut.candidate
+        near = f"at most {100 * (self.loss or 0):g} % above that of the whole ensemble"
+        what, ease = f"No smaller model has a held-out loss that is evidently {near}", ""
+        if evaluator.refused:
+            what = f"No smaller model is good enough (some have a loss {near}, but more wrong classes)"
+            ease = "loss=None for the lowest loss, "
         warnings.warn(
-            f"No smaller model has a held-out loss that is evidently at most {100 * (self.loss or 0):g} % "
-            "above that of the whole ensemble: all trees are kept as they are. Give more rows, a larger "
-            "loss, or max_nodes.",
-            stacklevel=3,
+            f"{what}: all trees are kept as they are. Give {ease}more rows, a larger loss, or max_nodes.",
+            stacklevel=4,
         )
         candidate, whole = Candidate(T, ensemble.link, np.inf), evaluator.compare([evaluator.row_losses], T)
-        self._chosen(Choice(candidate, evaluator.path_of(whole), [open_nodes(ensemble, T)], 0, 0.0))
+        self._chosen(Choice(candidate, evaluator.path_of(whole), [open_nodes(ensemble, T)], 0, 0.0), goal)
         return ensemble, candidate
 
-    def _chosen(self, choice: Choice) -> TreeEnsemble:
+    def _chosen(self, choice: Choice, goal: Goal) -> TreeEnsemble:
         """The model of a choice; sets the attributes that describe all models and this one."""
-        path, self._models = choice.path, list(choice.models)
+        path, self._models, self._rule = choice.path, list(choice.models), (choice.path, goal)
         columns = np.array([nodes_size(model) for model in self._models]).T
         self.path_ = dict(zip(("members", "nodes", "bytes"), columns, strict=True))
         self.path_ |= {"loss": path.loss, "rise": path.rise, "rise_error": path.rise_error}
@@ -395,7 +397,9 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
                 f"limits of at least that, or {ease}fewer guarantee_rows."
             )
         candidate = Candidate(T, whole.link, FAITHFUL)
-        return self._chosen(Choice(candidate, evaluator.judge_models(models), models, chosen, 0.0)), candidate
+        choice = Choice(candidate, evaluator.judge_models(models), models, chosen, 0.0)
+        loss, margin = evaluator.whole_loss, ERROR_MARGIN if whole.averages else 0.0
+        return self._chosen(choice, Goal(loss, evaluator.whole_error, loss, margin)), candidate
 
     def resize(
         self,
@@ -410,8 +414,9 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
         Parameters
         ----------
         loss : float or None, default=None
-            Largest relative rise of the held-out loss, including half of its standard error; the smallest
-            such model is returned. None: the model with the smallest held-out loss within the limits.
+            As in `TreePruner`: how much the held-out loss and the share of wrong classes may rise. The
+            smallest such model is returned. If there is none, or None: the model with the smallest held-out
+            loss within the limits.
         max_members, max_nodes, max_bytes : int or None, default=None
             Largest numbers of trees, nodes and bytes.
 
@@ -424,20 +429,15 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
             raise ValueError("A pruner that was loaded or copied holds only the chosen model: fit it again.")
         asked = TreePruner(None, loss=loss, max_members=max_members, max_nodes=max_nodes, max_bytes=max_bytes)
         asked._check_parameters()
-        fits = np.array([asked._limits().fit(nodes_size(model)) for model in self._models])
-        if not fits.any():
+        limits, sizes = asked._limits(), [nodes_size(model) for model in self._models]
+        if not any(limits.fit(size) for size in sizes):
             raise ValueError(
                 f"The smallest model of the path has {self.path_['members'][-1]} trees, "
                 f"{self.path_['nodes'][-1]} nodes and {self.path_['bytes'][-1]} bytes: fit a pruner with "
                 "these limits."
             )
-        rise = self.path_["rise"] + MARGIN * self.path_["rise_error"]
-        within = fits if loss is None else fits & (rise <= loss * self.whole_loss_)
-        if loss is not None and within.any():
-            step = int(np.flatnonzero(within)[-1])
-        else:
-            step = int(np.flatnonzero(fits)[np.argmin(self.path_["rise"][fits])])
-        chosen = self._models[step].ensemble()
+        path, goal = self._rule
+        chosen = self._models[limits.choose(path, sizes, goal, limited=True) or 0].ensemble()
         return self._name_columns(PrunedTrees(chosen, self.estimator_.empty, self.estimator_.allow_nan))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -445,6 +445,7 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
         state = dict(super().__getstate__())
         if "estimator_" in state:
             state.pop("_models", None)
+            state.pop("_rule", None)
             if not self.fit_ensemble:
                 state["ensemble"] = None
         return state

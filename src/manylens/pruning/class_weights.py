@@ -1,0 +1,44 @@
+"""Class weights of fitted ensembles, which pruning does not use."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from typing import Any
+
+from manylens.pruning.tree_ensembles import TreeEnsemble
+
+EQUAL = {"scale_pos_weight": 1.0, "is_unbalance": 0.0}  # values that give both classes equal weights
+
+
+def warn_of_class_weights(ensemble: Any, whole: TreeEnsemble) -> None:
+    """Warn if the ensemble gave classes different weights, because pruning gives rows equal ones."""
+    setting = None if whole.classes is None else class_weighting(ensemble, whole.n_outputs == 1)
+    if setting is not None:
+        warnings.warn(
+            f"The {type(ensemble).__name__} was fitted with {setting}, but pruning judges and refits all "
+            "rows alike, so that rare classes are predicted less often: lower the threshold of "
+            "predict_proba for them, or use `guarantee`, which keeps the predicted classes of given rows.",
+            stacklevel=4,
+        )
+
+
+def class_weighting(ensemble: Any, two_classes: bool) -> str | None:
+    """The parameter by which classes had different weights; None if there is none, or if it is not known."""
+    given = getattr(ensemble, "class_weight", None)
+    if given is not None and (not isinstance(given, dict) or any(each != 1 for each in given.values())):
+        return f"class_weight={given!r}"
+    booster = ensemble.get_booster() if hasattr(ensemble, "get_booster") else ensemble
+    booster = getattr(booster, "booster_", booster)
+    lines = []
+    if two_classes and hasattr(booster, "save_config"):  # of XGBoost
+        objective = json.loads(booster.save_config())["learner"]["objective"]
+        weight = objective.get("reg_loss_param", {}).get("scale_pos_weight", "1")
+        lines = [f"[scale_pos_weight: {weight}]"]
+    elif two_classes and hasattr(booster, "model_to_string"):  # of LightGBM
+        lines = booster.model_to_string(num_iteration=1).split("\n")
+    for line in lines:
+        name, _, value = line.strip("[]").partition(": ")
+        if name in EQUAL and float(value) != EQUAL[name]:
+            return f"{name}={float(value):g}"
+    return None
