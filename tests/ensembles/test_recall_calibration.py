@@ -11,6 +11,7 @@ from manylens.ensembles.finders import (
     distances_lost,
     proving_width,
     ranks_on_leading,
+    shares_found,
 )
 from manylens.ensembles.graph_finder import GraphFinder
 from manylens.ensembles.recall_calibration import (
@@ -21,10 +22,11 @@ from manylens.ensembles.recall_calibration import (
     choose_leading_plan,
     exact_neighbors,
     fewest_candidates,
+    has_near_copies,
     is_enough,
     rounding_error,
 )
-from manylens.ensembles.search_plans import CalibrationQueries, SearchPlan
+from manylens.ensembles.search_plans import CalibrationQueries, SearchPlan, SearchRequest
 from manylens.native.search_graph import coarse_scale, to_grid
 
 DIGITS = load_digits().data
@@ -192,11 +194,15 @@ def test_an_index_can_be_tuned_for_queries_from_another_distribution():
     # A row of the base finds the other copies of its image; an image that is not in it has none to find.
     rows, others = noisy_copies(12, scale=0.5), DIGITS[1200:]
     lenses = ModularAutoencoder(8, 6, diversity=1.0, random_state=0).fit(rows)
-    index = ModuleNeighbors(lenses, n_leading=12).fit(rows)
+    with pytest.warns(UserWarning, match="Most rows have near copies"):
+        index = ModuleNeighbors(lenses, n_leading=12, backend="numpy").fit(rows)
     index.base = rows
     before, after = found(index, others[300:]), found(index.tune(others[:300]), others[300:])
     assert before < 0.9
     assert after >= 0.98
+    index = ModuleNeighbors(lenses, n_leading=12).fit(rows)  # may choose a scan that proves results
+    index.base = rows
+    assert found(index, others[300:]) == 1.0
 
 
 def test_a_saved_index_keeps_its_plan(tmp_path):
@@ -395,3 +401,49 @@ def test_a_few_rows_among_copies_are_too_little_evidence_for_a_graph(seed):
 def literal_distances(base, queries, k):
     gaps = queries[:, np.newaxis].astype(float) - base
     return np.sort(np.sqrt(np.sum(gaps**2, axis=2)), axis=1)[:, :k]
+
+
+def augmented(items, times, seed=0):
+    """Each row several times, each time with other noise."""
+    rng = np.random.default_rng(seed)
+    return np.repeat(items, times, axis=0) + 0.5 * rng.standard_normal((times * len(items), items.shape[1]))
+
+
+@pytest.mark.parametrize("recall", [0.9, 0.99])
+@pytest.mark.parametrize("times", [10, 20, 60])
+def test_new_rows_without_near_copies_find_their_neighbors_among_near_copies(recall, times):
+    base, queries = augmented(DIGITS[:600], times), DIGITS[1000:1200]
+    index = ModuleNeighbors(recall=recall).fit(base)
+    exact = literal_distances(base, queries, 10)[:, -1:]
+    assert np.mean(index.kneighbors(queries)[0] <= exact * (1 + 1e-6)) >= recall
+    assert index.index_.plan.prove
+
+
+def test_a_graph_of_near_copies_is_kept_with_a_warning_and_can_be_tuned():
+    base, queries = augmented(DIGITS[:600], 20), DIGITS[1000:1200]
+    with pytest.warns(UserWarning, match="Most rows have near copies in this index") as caught:
+        index = ModuleNeighbors(backend="graph").fit(base)
+    assert caught[0].filename == __file__
+    assert index.index_.backend == "graph"
+    index.tune(DIGITS[1200:])
+    exact = literal_distances(base, queries, 10)[:, -1:]
+    assert np.mean(index.kneighbors(queries)[0] <= exact * (1 + 1e-6)) > 0.97
+
+
+def test_groups_curves_and_clouds_are_not_taken_for_near_copies():
+    rng = np.random.default_rng(0)
+    t = rng.permutation(3000) / 300
+    curve = np.stack([np.sin(t), np.cos(t), t], axis=1)
+    groups = np.repeat(5 * rng.standard_normal((10, 8)), 300, axis=0) + rng.standard_normal((3000, 8))
+    request = SearchRequest(10, 0.99, None, None, 1)
+    for rows in (curve, groups, DIGITS, rng.standard_normal((3000, 3))):
+        assert not has_near_copies(rows, calibration_queries(rows), request)
+    base = augmented(DIGITS[:200], 15)
+    assert has_near_copies(base, calibration_queries(base), request)
+    assert not has_near_copies(base, calibration_queries(base), request, np.full(9, 1e3))  # far neighbors
+
+
+def test_near_copies_do_not_count_as_neighbors_found():
+    exact, lengths = np.array([[1.0, 1.1, 3, 3.1], [1, 1.2, 1.4, 1.6]]), np.ones(2)
+    found = np.array([[1.0, 1.1, 3, 9], [1, 1.2, 1.4, 9]])
+    np.testing.assert_allclose(shares_found(found, exact, lengths), [0.5, 0.75])

@@ -43,6 +43,7 @@ STORED = tuple(np.dtype(kind) for kind in (np.float32, np.float64, np.int8, np.i
 Lists: TypeAlias = tuple[FloatArray, IntArray]  # keys or squared distances, and rows
 AT_ONCE = 512  # rows of the base per matrix product
 ROUNDED = 16.0  # units in the last place of a length by which rounding may separate equal rows
+JUMP = 1.8  # smallest factor between distances to near copies and to other rows
 FEW_COUNTED = 32  # queries whose recall says something about others
 DEFAULT_LEADING = 96  # leading coordinates for "exact" and for faiss's lists
 COMPARED = 16  # neighbors of a query whose distances are compared
@@ -324,9 +325,12 @@ def shares_found(found: FloatArray, exact: FloatArray, lengths: FloatArray) -> F
     """Share of the neighbors at distances (s, k), ascending, that are as near as the exact ones (s, k).
 
     Neighbors in the same place as their query, up to the rounding of its length (s,), are not counted: any
-    search finds them. Queries with no other neighbors are left out.
+    search finds them. Nor are near copies, behind which distances jump. Queries with no other neighbors are
+    left out.
     """
     apart = exact > ROUNDED * np.finfo(exact.dtype).eps * lengths[:, np.newaxis]
+    jumps = exact[:, 1:] > JUMP * exact[:, :-1]
+    apart[:, :-1] &= ~np.logical_or.accumulate(jumps[:, ::-1], axis=1)[:, ::-1]
     counted = apart.any(axis=1)
     near = as_near(found, exact) & apart
     return np.asarray(near[counted].sum(axis=1) / apart[counted].sum(axis=1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
@@ -14,6 +15,7 @@ from manylens.ensembles.chosen_rows import ShortRows
 from manylens.ensembles.faiss_finder import FaissFinder
 from manylens.ensembles.finders import (
     DEFAULT_LEADING,
+    JUMP,
     LeadingScan,
     ScanFinder,
     distances_lost,
@@ -57,6 +59,10 @@ MANY_PER_NEIGHBOR = 16  # candidates per neighbor above which more leading coord
 MAX_PER_NEIGHBOR = 64  # candidates per neighbor requested from approximate lists
 ROWS_PER_AXIS = 10  # rows from which the axes that miss little of these rows miss little of others
 FEW_COORDINATES = 96  # up to this many, a graph of more than half of them may be the fastest
+GROUPS = 10  # times the neighbors of a search: size of the largest groups of near copies that are noticed
+JUDGES = 64  # rows that tell whether most rows are in such groups, if their neighbors are nearer than
+NEAR = 0.3  # so many times as far as any row
+MOST_PROVEN = 100_000  # rows of a scan that proves results in about a millisecond per query
 COARSE = 0.05  # largest relative error of squared distances to neighbors that 8 bits may make
 
 
@@ -88,6 +94,8 @@ def calibrate_index(
             CalibrationQueries(queries[some], None if own is None else own[some]) for some in rows
         )
     if index.method == "nested" and index.backend != "faiss":
+        if queries is None and has_near_copies(points, sample, request):
+            return proving_index(index, request, sample) or calibrate_nested(index, request, sample)
         return calibrate_nested(index, request, sample, checks=checks)
     n_leading = min(request.n_leading or DEFAULT_LEADING, points.shape[1])
     index = index.with_plan(SearchPlan(n_leading, DEFAULT_CANDIDATES), request.n_jobs)
@@ -175,6 +183,47 @@ def calibrate_nested(
     return index.with_plan(replace(plan, candidates_per_neighbor=candidates))
 
 
+def has_near_copies(
+    points: FloatArray, queries: CalibrationQueries, request: SearchRequest, known: FloatArray | None = None
+) -> bool:
+    """Whether most rows are in small groups far from others, as copies that were changed a little.
+
+    Such rows find their neighbors in any search, and say nothing about new rows that are in no group.
+    Distances to neighbors jump behind the last row of a group. `known` are distances of some rows to one of
+    the nearer half of their neighbors: if these are nearly as far as any rows, nothing is searched.
+    """
+    k = min(request.n_neighbors, len(points) - 1)
+    many = min(GROUPS * k, len(points) - 1)
+    if queries.own is None or request.n_candidates is not None or not 1 <= k < many:
+        return False
+    rows = queries.coordinates
+    apart = np.linalg.norm(rows - np.roll(rows, len(rows) // 2, axis=0), axis=1)
+    if known is not None and np.median(known) > NEAR * np.median(apart):
+        return False
+    some = queries.own[:: max(1, len(queries.own) // JUDGES)]
+    exact, _ = exact_neighbors(points, CalibrationQueries(points[some], some), many, request.n_jobs)
+    half = max(1, k // 2)  # if fewer neighbors are near copies, the others tell enough
+    return bool(np.mean((exact[:, half:] > JUMP * exact[:, half - 1 : -1]).any(axis=1)) > 0.5)
+
+
+def proving_index(
+    index: SearchIndex, request: SearchRequest, sample: CalibrationQueries
+) -> SearchIndex | None:
+    """The index with a scan that proves results; None, with a warning, if it takes long or is not wanted."""
+    if not (request.any_backend and len(index.rows) <= MOST_PROVEN):
+        warnings.warn(
+            "Most rows have near copies in this index, so its recall may not hold for new rows without: "
+            "call tune with typical queries, or use method='exact'.",
+            UserWarning,
+            stacklevel=5,
+        )
+        return None
+    index = index if index.backend == "numpy" else index.with_backend("numpy")
+    n_leading = request.n_leading or min(proving_width(sample.coordinates), index.points.shape[1])
+    plan = SearchPlan(n_leading, DEFAULT_CANDIDATES, prove=True, n_neighbors=request.n_neighbors)
+    return index.with_plan(plan, request.n_jobs)
+
+
 def fewest_candidates(
     suffices: Callable[[float], bool], first: float, most: float = MAX_PER_NEIGHBOR, *, graph: bool
 ) -> float | None:
@@ -216,7 +265,7 @@ def recalls(
 ) -> FloatArray:
     """Fraction of the neighbors found for each query that are as near as the exact ones (s, k).
 
-    Copies of a query are not counted, nor are queries with no other neighbors.
+    Copies and near copies of a query are not counted, nor are queries with no other neighbors.
     """
     found = index.search(sample.coordinates, exact.shape[1], None, n_jobs, own=sample.own).distances
     lengths = np.linalg.norm(sample.coordinates, axis=1)
@@ -276,6 +325,10 @@ def calibrate_with_fewest_coordinates(
     own = np.concatenate([chosen, held_out_rows(len(points), request.recall)])
     distances, rows = exact_neighbors(points, CalibrationQueries(points[own], own), k, request.n_jobs)
     neighbors, exact = rows[:n_sample], distances[n_sample:]
+    if has_near_copies(points, sample, request, distances[:n_sample, (k - 1) // 2]):
+        proven = proving_index(index, request, sample)
+        if proven is not None:
+            return proven, measured_recall(proven, points, "input", request, exact)
     widths = np.array([w for w in WIDTHS if 2 * w <= points.shape[1]], dtype=np.int64)
     known = Ranks(widths, ranks_on_leading(points, sample, neighbors, widths)) if len(widths) else None
     for width in [] if known is None else narrow_enough(points, sample, neighbors, known, request.recall):
