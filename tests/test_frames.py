@@ -131,7 +131,7 @@ def test_dates_are_found_in_any_unit_and_class(unit):
         assert len(index.fit(X, ids=days).remove(one)) == len(X) - 1
     with pytest.raises(ValueError, match="1 of 1 ids are not in this index"):
         index.remove(given + pd.Timedelta(hours=1))
-    with pytest.raises(ValueError, match="occurs twice, or is NaN"):
+    with pytest.raises(ValueError, match="is in the index already"):
         index.partial_fit(X[:1], ids=[INDEXES["dates"][8]])
     with pytest.raises(ValueError, match="occurs twice, or is NaN"):
         index.partial_fit(X[:1], ids=np.array(["NaT"], dtype=f"datetime64[{unit}]"))

@@ -3,6 +3,7 @@
 import asyncio
 import math
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -10,6 +11,12 @@ from manylens.cluster import dask_parts
 from manylens.cluster.dask_parts import Copy, DaskParts
 
 SLOT = ("segment", 0)
+
+
+def run(scenario):
+    """Run a coroutine in a thread of its own: in this one, a browser of another test may have left a loop."""
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(asyncio.run, scenario).result(timeout=120)
 
 
 class Actor:
@@ -54,7 +61,7 @@ def test_a_search_waits_for_a_part_that_is_busy_with_a_search_that_gave_up():
         parts.copy.actor.proceed.set()
         assert await asyncio.wait_for(second, 30) == {SLOT: "answer 2"}
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 @pytest.mark.parametrize("since", [dask_parts.BUSY_SECONDS, math.inf])
@@ -67,7 +74,7 @@ def test_a_search_does_not_wait_for_a_part_whose_worker_may_be_stopped(since):
         assert parts.copy.actor.calls == 1
         parts.copy.actor.proceed.set()
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 def test_the_wait_for_a_busy_part_ends_by_itself(monkeypatch):
@@ -81,7 +88,7 @@ def test_the_wait_for_a_busy_part_ends_by_itself(monkeypatch):
         assert time.monotonic() - start > 0.1
         parts.copy.actor.proceed.set()
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 def test_a_part_is_ready_again_when_all_its_late_calls_have_ended():
@@ -95,4 +102,4 @@ def test_a_part_is_ready_again_when_all_its_late_calls_have_ended():
         await asyncio.sleep(0)
         assert parts.copy.is_ready
 
-    asyncio.run(scenario())
+    run(scenario())
