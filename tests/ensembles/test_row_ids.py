@@ -2,6 +2,7 @@
 
 import gc
 import pickle
+from copy import copy
 
 import numpy as np
 import pytest
@@ -91,14 +92,22 @@ def test_lookups_of_ids_are_kept_as_long_as_the_ids(index):
     assert len(row_ids.LOOKUPS) == before
 
 
-def test_a_filter_may_not_change_the_ids():
+def test_a_filter_may_not_change_the_ids(tmp_path):
     index = ModuleNeighbors().fit(BASE, ids=NAMES)
 
     def swap(ids):
         ids[:2] = ids[1::-1]
 
-    with pytest.raises(ValueError, match="read-only"):
-        index.kneighbors(QUERIES, 3, where=swap)
+    index.save(tmp_path / "index")
+    for each in (
+        index,
+        copy(index).partial_fit(BASE[:1], ids=["new"]),
+        copy(index).remove(NAMES[3]),
+        copy(index).replace(NAMES[3], BASE[:1]),
+        ModuleNeighbors.load(tmp_path / "index"),
+    ):
+        with pytest.raises(ValueError, match="read-only"):
+            each.kneighbors(QUERIES, 3, where=swap)
 
 
 def test_row_numbers_are_ids_if_there_are_no_others():
@@ -347,3 +356,35 @@ def test_ids_that_are_in_the_index_are_named_as_such(index):
 def test_what_fit_measures_needs_a_fit(name):
     with pytest.raises(NotFittedError, match="not fitted yet"):
         getattr(ModuleNeighbors(), name)
+
+
+@pytest.mark.parametrize(
+    "ids", [[7, "a", 2.5], [(1, 2), (3, 4), (5, 6)], [2**53, 2**53 + 1, 0.5], [("a", 1), "b", 3]]
+)
+def test_ids_of_several_types_and_tuples_stay_as_they_are(ids, tmp_path):
+    index = ModuleNeighbors().fit(BASE[:3], ids=ids)
+    assert index.kneighbors(BASE[:3], 1)[1].ravel().tolist() == ids
+    assert index.kneighbors(BASE[:1], 1, where=ids[1:])[1][0, 0] in ids[1:]
+    index.replace(ids[1:], BASE[4:6])
+    assert index.kneighbors(BASE[5:6], 1)[1][0, 0] == ids[2]
+    index.remove(ids[2])
+    index.remove([ids[0]])
+    assert index.kneighbors(BASE[:1], 1)[1][0, 0] == ids[1]
+
+
+def test_numbers_and_names_may_be_named_in_one_list():
+    index = ModuleNeighbors().fit(BASE[:50], ids=np.arange(50)).partial_fit(QUERIES[:2], ids=["a", "b"])
+    assert index.kneighbors(QUERIES[:1], 1, where=[4, "a"])[1][0, 0] == "a"
+    assert len(index.remove([3, "a"])) == 50
+
+
+def test_dates_are_not_changed_by_dates_of_another_unit():
+    days = np.array(["1500-01-01", "2000-01-01", "2001-01-01"], dtype="M8[D]")
+    index = ModuleNeighbors().fit(BASE[:3], ids=days)
+    with pytest.raises(ValueError, match=r"dates of type datetime64\[ns\].* give them as datetime64\[D\]"):
+        index.partial_fit(BASE[3:4], ids=np.array(["2002-01-01"], dtype="M8[ns]"))
+    assert index.kneighbors(BASE[:1], 1)[1][0, 0] == days[0]
+    later = ModuleNeighbors().fit(BASE[:2], ids=days[1:])
+    later.partial_fit(BASE[3:4], ids=np.array(["2002-01-01T12"], dtype="M8[ns]"))
+    later.remove(days[1])
+    assert len(later) == 2

@@ -38,6 +38,20 @@ def as_array(values: Any, name: str) -> AnyArray:
         raise ValueError(f"{name} mixes values and lists of different lengths: give a flat list.") from None
 
 
+def as_ids(values: Any, name: str = "ids") -> AnyArray:
+    """Ids as an array: of objects if they are tuples, or if another type would change some of them."""
+    if not isinstance(values, list | tuple | set | frozenset):
+        return as_array(values, name)
+    given = list(values)
+    tuples = any(isinstance(one, tuple) for one in given)
+    ids = np.empty(len(given), dtype=object) if tuples else as_array(given, name)
+    if tuples or (ids.ndim == 1 and ids.dtype.kind in "Uif" and ids.tolist() != given):
+        ids = np.empty(len(given), dtype=object)
+        for place, one in enumerate(given):
+            ids[place] = one
+    return ids
+
+
 def lookup_keys(ids: AnyArray) -> list[Any]:
     """Hashable keys of ids (n,): equal for equal dates, as datetime64 of any unit, datetime or Timestamp."""
     if ids.dtype.kind == "O":
@@ -59,8 +73,7 @@ def date_key(one: date) -> Any:
 
 def check_ids(ids: Any, n_rows: int, present: AnyArray | None = None) -> AnyArray:
     """One id per row (n,), all different from each other and from those present; anything hashable."""
-    ids = as_array(ids, "ids").copy()
-    ids.flags.writeable = False  # `places_of` relies on it
+    ids = as_ids(ids).copy()
     if ids.ndim != 1 or len(ids) != n_rows:
         raise ValueError(f"ids has shape {ids.shape}; {n_rows} rows need one id each, shape ({n_rows},).")
     there: set[Any] = set() if present is None else set(lookup_keys(present))
@@ -95,7 +108,13 @@ def joined_ids(index: NumberedRows, ids: Any, n_new: int) -> AnyArray | None:
     new = check_ids(ids, n_new, present)
     if present.dtype.kind != new.dtype.kind:  # numbers and strings would all become strings
         present, new = present.astype(object), new.astype(object)
-    return np.concatenate([present, new])
+    joined = np.concatenate([present, new])
+    if joined.dtype.kind == "M" and lookup_keys(joined) != lookup_keys(present) + lookup_keys(new):
+        raise ValueError(
+            f"ids has dates of type {new.dtype}, in which dates of this index are out of range: give them as "
+            f"{present.dtype}."
+        )
+    return joined
 
 
 def places_of(ids: AnyArray) -> dict[Any, int]:
@@ -111,7 +130,9 @@ def places_of(ids: AnyArray) -> dict[Any, int]:
 
 def positions_of(index: NumberedRows, ids: Any) -> IntArray:
     """Row numbers of ids (m,), which must be in the index, each once."""
-    wanted = np.atleast_1d(as_array(ids, "ids"))
+    if isinstance(ids, tuple) and index.ids is not None and ids in places_of(index.ids):
+        ids = [ids]  # one id that is a tuple
+    wanted = np.atleast_1d(as_ids(ids))
     if wanted.ndim != 1:
         raise ValueError(f"ids has shape {wanted.shape}: give one id or a list of ids.")
     if wanted.dtype == bool:
@@ -141,13 +162,17 @@ def chosen_rows(index: NumberedRows, where: Where) -> IntArray | None:
     """Row numbers that `where` lets through, ascending: a mask, ids, or a function from ids to a mask."""
     if where is None:
         return None
-    found: Any = where(row_ids(index)) if callable(where) else where
+    found: Any = where
+    if callable(where):
+        ids = row_ids(index).view()
+        ids.flags.writeable = False  # `places_of` relies on it
+        found = where(ids)
     n = len(index.rows)
     if found is None or isinstance(found, slice | Mapping | Iterator):
         what = "The function where returned" if callable(where) else "where is"
         kind = "None" if found is None else f"a {type(found).__name__}"
         raise TypeError(f"{what} {kind}: give a mask of shape ({n},), a list of ids, or a function.")
-    given = as_array(found, "where")
+    given = as_ids(found, "where")
     if given.dtype.kind == "O" and given.size:
         flags = [isinstance(one, bool | np.bool_) for one in given.flat]
         if any(flags) and not all(flags) and given.shape == (n,):
