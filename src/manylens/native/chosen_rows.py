@@ -16,7 +16,7 @@ from manylens.native.short_rows import LARGEST, ROUNDED
 from manylens.native.split_rows import Points, squared_distance
 from manylens.typing import FloatArray, IntArray
 
-PER_NEIGHBOR, FEW_NEIGHBORS = 2, 10  # rows per neighbor that are ranked first, for at least ten
+RANKED_FIRST, FEW_NEIGHBORS = 2, 10  # rows per neighbor that are ranked first, for at least ten
 FINER = 8  # steps of a query per step of a grid of 8 bits, so that only the rows are rounded
 FIRST, MOST = 64, 512  # columns of a grid that are read first, and at most: differences fit into 31 bits
 NO_POINTS = np.empty((1, 0), dtype=np.int16)
@@ -188,7 +188,7 @@ def search_chosen(
 
 def likely_rows(k: int) -> IntArray:
     """Memory for the rows that are ranked first."""
-    return np.empty(PER_NEIGHBOR * max(k, FEW_NEIGHBORS), dtype=np.int64)
+    return np.empty(RANKED_FIRST * max(k, FEW_NEIGHBORS), dtype=np.int64)
 
 
 def kept_memory(size: int) -> IntArray:

@@ -19,7 +19,7 @@ from manylens.validation import require_memory
 BY_CHANCE = 1e-6  # largest probability of counts of rows in leaves that are no coincidence
 COMPARED = 64  # trees in which rows are compared with those that the ensemble was fitted to
 TINY = 1e-300  # instead of a probability of zero
-ROUNDED = 1e-4, 1e-3  # relative tolerances of counts, and of XGBoost's sums of second derivatives
+TOLERANCES = 1e-4, 1e-3  # relative tolerances of counts, and of XGBoost's sums of second derivatives
 
 Leaves: TypeAlias = tuple[IntArray, FloatArray, FloatArray]  # of a tree: number and mass of rows; cover
 
@@ -67,7 +67,7 @@ def out_of_bag(ensemble: Any, whole: TreeEnsemble, X: Any, target: FloatArray) -
     if samples is None:
         return None
     if forest.in_bag(X) is None:
-        if likely_training_rows(leaves_of_forest(forest, samples, X), ROUNDED[0], independent=True)[1]:
+        if likely_training_rows(leaves_of_forest(forest, samples, X), TOLERANCES[0], independent=True)[1]:
             raise ValueError(
                 f"These rows include those that the {type(ensemble).__name__} was fitted to, in another "
                 "order or among others: give exactly these rows, in the order of its fit, or only rows that "
@@ -108,7 +108,7 @@ def fitted_to(ensemble: TreeEnsemble, at: IntArray, cover: FloatArray, curved: b
     """
     curved = curved and ensemble.link == "logistic"
     found = leaves_of_boosting(ensemble, at, cover, curved)
-    return bool(likely_training_rows(found, ROUNDED[curved], independent=False).any())
+    return bool(likely_training_rows(found, TOLERANCES[curved], independent=False).any())
 
 
 def likely_training_rows(trees: Iterable[Leaves], rounded: float, *, independent: bool) -> BoolArray:
