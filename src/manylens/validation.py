@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -358,6 +359,14 @@ def check_diversity(diversity: Any) -> float:
             "Use 1 for retrieval, and 0.2 to 0.9 for voting."
         )
     return float(diversity)
+
+
+def caller_level() -> int:
+    """`stacklevel` with which a warning of the calling function names the first line outside of manylens."""
+    frame, level = inspect.currentframe(), 0
+    while frame is not None and str(frame.f_globals.get("__name__")).startswith("manylens."):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def warn_once(estimator: Any, message: str, category: type[Warning], stacklevel: int) -> None:

@@ -9,7 +9,8 @@ from sklearn.datasets import load_digits
 from sklearn.neighbors import NearestNeighbors
 
 from manylens import ModularKernelPCA, ModuleNeighbors, retrieval_precision
-from manylens.ensembles.recall_calibration import held_out_rows, judging_rows, measured_recall
+from manylens.ensembles.calibration_rows import calibrating_rows, held_out_rows
+from manylens.ensembles.recall_calibration import measured_recall
 from manylens.ensembles.search_coordinates import MAX_COLUMNS, composite_axes, frame_of, typical_rows
 from manylens.ensembles.search_plans import SearchRequest
 
@@ -112,7 +113,7 @@ def test_rows_with_other_leading_axes_are_noticed_once(n):
         warnings.simplefilter("error")
         for m in (1, 3, 40, 400):
             index.partial_fit(rows(m))
-    with pytest.warns(UserWarning, match=r"leading coordinates .* say less about added rows .* fit it again"):
+    with pytest.warns(UserWarning, match=r"leading coordinates .* say less about these rows .* fit it again"):
         index.partial_fit(rows(200, scales[::-1]))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -122,7 +123,7 @@ def test_rows_with_other_leading_axes_are_noticed_once(n):
         warnings.simplefilter("always")
         for row in rows(20, scales[::-1]):
             index.partial_fit(row[None])
-    assert [len(found), "say less about added rows" in str(found[0].message)] == [1, True]
+    assert [len(found), "say less about these rows" in str(found[0].message)] == [1, True]
 
 
 def test_the_share_that_axes_miss_is_the_variance_off_the_axes():
@@ -236,6 +237,16 @@ def test_a_huge_entry_costs_the_other_rows_no_digits(dtype, value):
     assert index.measured_.n_queries > 200
 
 
+@pytest.mark.parametrize("value", [1e9, 1e12])
+def test_a_huge_entry_costs_the_other_rows_no_digits_if_most_rows_are_equal(value):
+    rows = np.random.default_rng(0).standard_normal((900, 16)).astype(np.float32)
+    base = np.concatenate([np.zeros((1600, 16), dtype=np.float32), rows[:800]])
+    base[0, 3] = value
+    exact = NearestNeighbors().fit(base[1:].astype(float)).kneighbors(rows[800:], 1)[0]
+    distances, _ = ModuleNeighbors().fit(base).kneighbors(rows[800:], 1)
+    np.testing.assert_allclose(distances, exact, rtol=1e-5)
+
+
 def test_rows_far_away_change_neither_center_nor_axes():
     rows = np.random.default_rng(0).standard_normal((500, 6)) * np.arange(6, 0, -1)
     far = np.concatenate([rows, 1e7 * np.eye(6)[:3]])
@@ -249,10 +260,10 @@ def test_rows_far_away_change_neither_center_nor_axes():
 
 
 @pytest.mark.parametrize("n", [1000, 3000])
-def test_rows_that_judge_do_not_determine_axes_if_there_are_enough_others(n):
+def test_rows_that_check_the_recall_do_not_determine_axes_if_there_are_enough_others(n):
     rows = np.random.default_rng(0).standard_normal((n, 30)).astype(np.float32)
-    index, judges = ModuleNeighbors().fit(rows), judging_rows(n, 0.99)
-    used = rows if n == 1000 else np.delete(rows, judges, axis=0)
+    index, checking = ModuleNeighbors().fit(rows), calibrating_rows(n, 0.99)
+    used = rows if n == 1000 else np.delete(rows, checking, axis=0)
     np.testing.assert_array_equal(index.composite_.axes, composite_axes(used, (30,)).axes)
 
 
@@ -307,3 +318,71 @@ def test_tuning_says_if_coordinates_that_are_not_kept_matter_for_the_queries():
         index.tune(rows[3000:])
     with pytest.warns(UserWarning, match="method='exact' keeps all coordinates"):
         index.tune(rows[3000:] + 3 * rng.standard_normal((200, 128)))
+
+
+@pytest.mark.parametrize("backend", ["numpy", "graph"])
+def test_rows_beyond_the_rounding_of_the_radius_are_not_within_it(backend):
+    rng = np.random.default_rng(0)
+    base = (800 * np.eye(8)[rng.integers(0, 8, 2000)] + 1e-3 * rng.standard_normal((2000, 8))).astype(
+        np.float32
+    )
+    index = ModuleNeighbors(backend=backend).fit(base)
+    radius = 5e-4
+    slack = 3 * np.finfo(np.float32).eps * 1000
+    for query, rows in zip(base[:50], index.radius_neighbors(base[:50], radius)[1], strict=True):
+        distances = np.linalg.norm(base.astype(float) - query, axis=1)
+        assert np.all(distances[rows] <= radius + slack)
+        assert set(np.flatnonzero(distances <= radius)) <= set(rows)
+
+
+@pytest.mark.parametrize("n", [1000, 9000])
+def test_rows_that_replace_others_are_noticed_or_calibrated_anew(n):
+    rng, scales = np.random.default_rng(0), np.linspace(3, 0.02, 40) ** 2
+    old, new, queries = (rng.standard_normal((m, 40)) for m in (n, n // 4, 200))
+    old, new, queries = old * scales, new * scales[::-1], queries * scales[::-1]
+    index = ModuleNeighbors(n_jobs=1).fit(old, ids=np.arange(n)).remove(np.arange(n // 4))
+    with pytest.warns(UserWarning, match="say less about these rows"):
+        index.partial_fit(new, ids=np.arange(n, n + len(new)))
+    base = np.concatenate([old[n // 4 :], new])
+    for turn in range(1, 4):  # until no row of `fit` is left
+        more = rng.standard_normal((n // 4, 40)) * scales[::-1]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            index.remove(np.arange(turn * (n // 4), (turn + 1) * (n // 4)))
+            index.partial_fit(more, ids=np.arange(len(more)) + n + turn * (n // 4))
+        base = np.concatenate([base[n // 4 :], more])
+    exact = NearestNeighbors().fit(base).kneighbors(queries, 10)[0]
+    assert np.mean(index.kneighbors(queries)[0] <= exact[:, -1:] * (1 + 1e-9)) > 0.98
+
+
+@pytest.mark.parametrize(("n", "width"), [(300, 200), (1000, 1000), (50, 30)])
+@pytest.mark.parametrize("metric", ["euclidean", "cosine", "inner_product"])
+def test_few_rows_with_many_columns_are_proven_exact_because_their_axes_fit_no_other_rows(n, width, metric):
+    rows = np.random.default_rng(0).standard_normal((n + 200, width))
+    index = ModuleNeighbors(metric=metric).fit(rows[:n])
+    assert index.index_.plan.prove
+    assert index.recall_ == 1.0
+    found, exact = index.kneighbors(rows[n:]), ModuleNeighbors(metric=metric, method="exact").fit(rows[:n])
+    np.testing.assert_array_equal(found[1], exact.kneighbors(rows[n:])[1])
+    assert not ModuleNeighbors(n_candidates=20).fit(rows[:n]).index_.plan.prove  # as asked for
+
+
+def test_axes_are_kept_along_which_a_few_near_copies_differ():
+    rng = np.random.default_rng(1)
+    scales = np.concatenate([np.ones(8), np.full(92, 1e-4)])
+    copies = np.repeat(rng.standard_normal((84, 100)) * scales, 5, axis=0)
+    copies += 0.006 * rng.standard_normal((420, 100))
+    rows = rng.permutation(np.concatenate([rng.standard_normal((3780, 100)) * scales, copies]))
+    base, queries = rows[:3700], rows[3700:]
+    index, exact = ModuleNeighbors().fit(base), NearestNeighbors().fit(base)
+    for k in (1, 2, 10):
+        last = exact.kneighbors(queries, k)[0][:, -1:]
+        assert np.mean(index.kneighbors(queries, k)[0] <= last * (1 + 1e-9)) > 0.985
+
+
+def test_a_huge_radius_overflows_nowhere():
+    rows = np.random.default_rng(0).standard_normal((300, 5)).astype(np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = ModuleNeighbors().fit(rows).radius_neighbors(rows[:3], 1e300)[1]
+    assert [len(each) for each in found] == [300] * 3

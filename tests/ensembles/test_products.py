@@ -8,7 +8,8 @@ from scipy import sparse
 
 from manylens import ModularAutoencoder, ModuleNeighbors
 from manylens.ensembles import recall_calibration
-from manylens.ensembles.recall_calibration import exact_neighbors, rows_as_queries
+from manylens.ensembles.neighbor_statistics import exact_neighbors
+from manylens.ensembles.recall_calibration import rows_as_queries
 from manylens.ensembles.search_coordinates import InputRows
 
 RNG = np.random.default_rng(0)

@@ -4,25 +4,22 @@ from sklearn.datasets import load_digits
 from sklearn.neighbors import NearestNeighbors
 
 from manylens import ModularAutoencoder, ModuleNeighbors, retrieval_precision
-from manylens.ensembles.finders import (
-    DEFAULT_LEADING,
-    PROVING_SHARE,
+from manylens.ensembles.calibration_rows import calibration_queries, has_near_copies
+from manylens.ensembles.finders import DEFAULT_LEADING, PROVING_SHARE, proving_width
+from manylens.ensembles.graph_finder import GraphFinder
+from manylens.ensembles.neighbor_statistics import (
     as_near,
     distances_lost,
-    proving_width,
+    exact_neighbors,
     ranks_on_leading,
     shares_found,
 )
-from manylens.ensembles.graph_finder import GraphFinder
 from manylens.ensembles.recall_calibration import (
     COARSE,
     FINE,
-    calibration_queries,
     choose_faiss_plan,
     choose_leading_plan,
-    exact_neighbors,
     fewest_candidates,
-    has_near_copies,
     is_enough,
     rounding_error,
 )
@@ -195,14 +192,15 @@ def test_an_index_can_be_tuned_for_queries_from_another_distribution():
     rows, others = noisy_copies(12, scale=0.5), DIGITS[1200:]
     lenses = ModularAutoencoder(8, 6, diversity=1.0, random_state=0).fit(rows)
     with pytest.warns(UserWarning, match="Most rows have near copies"):
-        index = ModuleNeighbors(lenses, n_leading=12, backend="numpy").fit(rows)
+        index = ModuleNeighbors(lenses, n_leading=12, backend="graph").fit(rows)
     index.base = rows
     before, after = found(index, others[300:]), found(index.tune(others[:300]), others[300:])
     assert before < 0.9
     assert after >= 0.98
-    index = ModuleNeighbors(lenses, n_leading=12).fit(rows)  # may choose a scan that proves results
-    index.base = rows
-    assert found(index, others[300:]) == 1.0
+    for backend in ("auto", "numpy"):  # may prove the results of a scan
+        index = ModuleNeighbors(lenses, n_leading=12, backend=backend).fit(rows)
+        index.base = rows
+        assert found(index, others[300:]) == 1.0
 
 
 def test_a_saved_index_keeps_its_plan(tmp_path):
@@ -425,20 +423,26 @@ def test_a_graph_of_near_copies_is_kept_with_a_warning_and_can_be_tuned():
         index = ModuleNeighbors(backend="graph").fit(base)
     assert caught[0].filename == __file__
     assert index.index_.backend == "graph"
+    few = ModuleNeighbors(backend="graph").fit(base[:2000:20])
+    with pytest.warns(UserWarning, match="Most rows have near copies in this index") as caught:
+        few.partial_fit(base)
+    assert caught[0].filename == __file__
     index.tune(DIGITS[1200:])
     exact = literal_distances(base, queries, 10)[:, -1:]
     assert np.mean(index.kneighbors(queries)[0] <= exact * (1 + 1e-6)) > 0.97
 
 
-def test_groups_curves_and_clouds_are_not_taken_for_near_copies():
+@pytest.mark.parametrize("k", [1, 5, 10, 30])
+def test_groups_curves_and_clouds_are_not_taken_for_near_copies(k):
     rng = np.random.default_rng(0)
     t = rng.permutation(3000) / 300
     curve = np.stack([np.sin(t), np.cos(t), t], axis=1)
     groups = np.repeat(5 * rng.standard_normal((10, 8)), 300, axis=0) + rng.standard_normal((3000, 8))
-    request = SearchRequest(10, 0.99, None, None, 1)
-    for rows in (curve, groups, DIGITS, rng.standard_normal((3000, 3))):
+    line = rng.uniform(size=(3000, 1)) * np.ones(20)
+    request = SearchRequest(k, 0.99, None, None, 1)
+    for rows in (curve, groups, DIGITS, rng.standard_normal((3000, 3)), line[:, :1], line):
         assert not has_near_copies(rows, calibration_queries(rows), request)
-    base = augmented(DIGITS[:200], 15)
+    base = augmented(DIGITS[:200], 15 + k)
     assert has_near_copies(base, calibration_queries(base), request)
     assert not has_near_copies(base, calibration_queries(base), request, np.full(9, 1e3))  # far neighbors
 
@@ -447,3 +451,8 @@ def test_near_copies_do_not_count_as_neighbors_found():
     exact, lengths = np.array([[1.0, 1.1, 3, 3.1], [1, 1.2, 1.4, 1.6]]), np.ones(2)
     found = np.array([[1.0, 1.1, 3, 9], [1, 1.2, 1.4, 9]])
     np.testing.assert_allclose(shares_found(found, exact, lengths), [0.5, 0.75])
+
+
+def test_missed_near_copies_do_not_make_the_other_neighbors_missed():
+    exact, found = np.array([[1.0, 1.1, 1.2, 1.3, 3]]), np.array([[1.0, 1.1, 1.2, 3, 9]])
+    assert shares_found(found, exact, np.ones(1)) == [1.0]

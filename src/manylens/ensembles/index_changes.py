@@ -11,12 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.ensembles.recall_calibration import (
-    calibrate_index,
-    calibration_rows,
-    held_out_rows,
-    recall_for_queries,
-)
+from manylens.ensembles.calibration_rows import calibration_rows, held_out_rows
+from manylens.ensembles.recall_calibration import calibrate_index, recall_for_queries
 from manylens.ensembles.row_ids import Where, chosen_rows, positions_of, row_ids
 from manylens.ensembles.search_coordinates import CompositeAxes, InputRows, Metric, check_near
 from manylens.ensembles.search_index import Method, SearchIndex
@@ -30,7 +26,8 @@ FEW_UNLIKE = 3  # rows that are unlike the base by chance
 def fault_of_new_rows(before: SearchIndex, missed: float, unlike: bool) -> str | None:
     """Why an index finds fewer neighbors of new rows, or None if it does not.
 
-    `missed` is the share of their variance that is not on its axes; `unlike` is from `are_unlike`.
+    `missed` is the share of their variance that is not on its axes; `unlike` says whether
+    their leading coordinates are less informative.
     """
     if missed > 2 * before.axes.missed + 0.01:
         return (
@@ -38,7 +35,7 @@ def fault_of_new_rows(before: SearchIndex, missed: float, unlike: bool) -> str |
             f"{before.axes.missed:.1%} of that of the rows it was fitted to"
         )
     if unlike:
-        return "The leading coordinates of this index say less about added rows than about those before them"
+        return "The leading coordinates of this index say less about these rows than about those before them"
     return None
 
 
@@ -52,8 +49,8 @@ def warn_of_new_rows(before: SearchIndex, missed: float, unlike: bool) -> None:
 
 def has_unlike_rows(index: SearchIndex) -> bool:
     """Whether rows added since the calibration are unlike those that were there."""
-    present, added = min(index.n_planned, len(index.rows)), len(index.rows) - index.n_planned
-    return added > 0 and are_unlike(index, index.points[present + calibration_rows(added)])
+    present, added = index.n_planned, len(index.rows) - index.n_planned
+    return min(present, added) > 0 and are_unlike(index, index.points[present + calibration_rows(added)])
 
 
 def are_unlike(index: SearchIndex, rows: FloatArray) -> bool:
@@ -63,7 +60,7 @@ def are_unlike(index: SearchIndex, rows: FloatArray) -> bool:
     """
     if index.method != "nested" or index.plan.n_leading == index.points.shape[1]:
         return False
-    present = index.points[calibration_rows(min(index.n_planned, len(index.rows)))]
+    present = index.points[calibration_rows(max(1, index.n_planned))]
     old, new = (missed_shares(each, index.plan.n_leading) for each in (present, rows))
     above, expected = int(np.sum(new > np.quantile(old, 0.95))), 0.05 * len(new)
     return bool(above >= FEW_UNLIKE and above > expected + 4 * np.sqrt(expected))
@@ -103,7 +100,8 @@ class IndexChanges:
     ) -> Any:
         """All rows of the base within a distance, exactly by the coordinates that `fit` kept.
 
-        Rounding excludes no row: rows that are farther by no more than that are included, at the radius.
+        Rounding excludes no row: rows that are farther by no more than that (in float32, a few ten-millionths
+        of the query's distance from the mean row) are included, at the radius.
 
         Parameters
         ----------

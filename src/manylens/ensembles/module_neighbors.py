@@ -14,31 +14,15 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.validation import check_is_fitted
 
+from manylens.ensembles.calibration_rows import GRAPH_FROM, calibrating_rows
 from manylens.ensembles.coordinate_queries import CoordinateSearch
 from manylens.ensembles.finders import ONE_WRITER, Backend
 from manylens.ensembles.index_changes import IndexChanges, has_unlike_rows, warn_of_new_rows
 from manylens.ensembles.index_files import IndexFiles
-from manylens.ensembles.recall_calibration import (
-    GRAPH_FROM,
-    calibrate_for_products,
-    calibrate_index,
-    calibrate_with_fewest_coordinates,
-    judging_rows,
-    measured_recall,
-)
-from manylens.ensembles.row_ids import Where, check_ids, chosen_rows, joined_ids
-from manylens.ensembles.search_coordinates import (
-    METRICS,
-    FramedRows,
-    InputRows,
-    Metric,
+from manylens.ensembles.module_columns import (
     base_columns,
-    check_near,
-    composite_axes,
-    dense,
     finite_columns,
     fit_modules,
-    frame_of,
     gathered,
     given_ids,
     is_array,
@@ -47,6 +31,23 @@ from manylens.ensembles.search_coordinates import (
     resolve_modules,
     transform_rows,
     widened,
+)
+from manylens.ensembles.recall_calibration import (
+    calibrate_for_products,
+    calibrate_index,
+    calibrate_with_fewest_coordinates,
+    measured_recall,
+)
+from manylens.ensembles.row_ids import Where, check_ids, chosen_rows, joined_ids
+from manylens.ensembles.search_coordinates import (
+    METRICS,
+    FramedRows,
+    InputRows,
+    Metric,
+    check_near,
+    composite_axes,
+    dense,
+    frame_of,
 )
 from manylens.ensembles.search_index import FINDERS, METHODS, MIN_NEIGHBORS, Method, SearchIndex
 from manylens.ensembles.search_plans import MeasuredRecall, SearchRequest
@@ -115,7 +116,8 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, IndexChanges, IndexFiles, Ba
     n_leading_ : int
         Number of leading coordinates in use; "paper" does not use it.
     candidates_per_neighbor_ : float
-        Candidates per neighbor, for at least five neighbors; "paper" does not use it.
+        Candidates per neighbor; "paper" does not use it. Searches for fewer neighbors than `n_neighbors` at
+        `fit` (at least 5) use as many candidates as for that number.
     recall_ : float
         Fraction of the nearest rows in the input space that the search finds, whatever the modules; after
         `tune`, of the rows that are nearest to its queries by the coordinates that the index keeps.
@@ -198,7 +200,7 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, IndexChanges, IndexFiles, Ba
         modules = fit_modules(modules, X, y, fitted)
         Z = finite_columns(base_columns(modules, X))
         widths = tuple(view.shape[1] for view in module_views(modules, dense(Z[:1])))
-        axes = composite_axes(Z, widths, judging_rows(Z.shape[0], self._request().recall))
+        axes = composite_axes(Z, widths, calibrating_rows(Z.shape[0], self._request().recall))
         backend = self._resolve_backend(Z.shape[0])
         index = SearchIndex(axes, check_near(axes.coordinates(Z, self.n_jobs), "X"), self.method, backend)
         given = None if ids is None else check_ids(ids, len(index.rows))

@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
-from sklearn.utils import gen_batches
 
-from manylens.ensembles.chosen_rows import ShortRows
+from manylens.ensembles.calibration_rows import (
+    FEW_MISSED,
+    ROWS_PER_AXIS,
+    calibrating_rows,
+    calibration_queries,
+    calibration_rows,
+    held_out_rows,
+    is_proof_needed,
+)
 from manylens.ensembles.faiss_finder import FaissFinder
-from manylens.ensembles.finders import (
-    DEFAULT_LEADING,
-    JUMP,
-    LeadingScan,
-    ScanFinder,
+from manylens.ensembles.finders import DEFAULT_LEADING, ScanFinder, proving_width
+from manylens.ensembles.neighbor_statistics import (
+    RowSource,
+    distances_in,
     distances_lost,
+    exact_neighbors,
     few_counted,
     measured_shares,
-    proving_width,
-    rank_leading,
+    nearest_kept,
     ranks_on_leading,
     shares_found,
 )
-from manylens.ensembles.search_coordinates import CompositeAxes, FramedRows
+from manylens.ensembles.search_coordinates import CompositeAxes
 from manylens.ensembles.search_plans import (
     ROWS_PER_CANDIDATE,
     CalibrationQueries,
@@ -35,19 +40,12 @@ from manylens.ensembles.search_plans import (
     SearchPlan,
     SearchRequest,
 )
-from manylens.native.nearest import drop_self, largest_norm, nearest
 from manylens.native.search_graph import Progress, coarse_scale
 from manylens.typing import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from manylens.ensembles.search_index import SearchIndex
 
-RowSource: TypeAlias = FloatArray | FramedRows  # rows by number, (n, D)
-
-N_CALIBRATION_QUERIES = 256  # queries for calibration
-FEW_MISSED = 0.995  # from this recall on, more queries check the calibration,
-GRAPH_FROM = 8_000  # and from this number of rows on, from which a graph answers faster than a scan
-IN_A_SCAN = 65536  # rows of the base per scan for exact neighbors
 WIDTHS = (8, 12, 16, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256, 384, 512)
 # Time to rank one candidate, in multiplications of a scan (`python -m benchmarks.tuning.candidates`).
 CANDIDATE_COST = 25_000
@@ -57,24 +55,8 @@ DEFAULT_CANDIDATES = 10  # candidates per neighbor for "exact", enough to prove 
 MIN_PER_NEIGHBOR = 2.0  # fewest candidates per neighbor of a scan; even fewer would save no time
 MANY_PER_NEIGHBOR = 16  # candidates per neighbor above which more leading coordinates are considered
 MAX_PER_NEIGHBOR = 64  # candidates per neighbor requested from approximate lists
-ROWS_PER_AXIS = 10  # rows from which the axes that miss little of these rows miss little of others
 FEW_COORDINATES = 96  # up to this many, a graph of more than half of them may be the fastest
-GROUPS = 10  # times the neighbors of a search: size of the largest groups of near copies that are noticed
-JUDGES = 64  # rows that tell whether most rows are in such groups, if their neighbors are nearer than
-NEAR = 0.3  # so many times as far as any row
-MOST_PROVEN = 100_000  # rows of a scan that proves results in about a millisecond per query
 COARSE = 0.05  # largest relative error of squared distances to neighbors that 8 bits may make
-
-
-def calibration_queries(points: FloatArray) -> CalibrationQueries:
-    """At most 256 rows of the base as queries, evenly spaced."""
-    rows = calibration_rows(len(points))
-    return CalibrationQueries(points[rows], rows)
-
-
-def calibration_rows(n: int) -> IntArray:
-    """At most 256 of n rows, evenly spaced."""
-    return np.unique(np.linspace(0, n - 1, N_CALIBRATION_QUERIES).astype(np.int64))
 
 
 def calibrate_index(
@@ -94,8 +76,8 @@ def calibrate_index(
             CalibrationQueries(queries[some], None if own is None else own[some]) for some in rows
         )
     if index.method == "nested" and index.backend != "faiss":
-        if queries is None and has_near_copies(points, sample, request):
-            return proving_index(index, request, sample) or calibrate_nested(index, request, sample)
+        if (queries is None or own is not None) and is_proof_needed(index, request, sample):
+            return proving_index(index, request, sample)
         return calibrate_nested(index, request, sample, checks=checks)
     n_leading = min(request.n_leading or DEFAULT_LEADING, points.shape[1])
     index = index.with_plan(SearchPlan(n_leading, DEFAULT_CANDIDATES), request.n_jobs)
@@ -183,41 +165,8 @@ def calibrate_nested(
     return index.with_plan(replace(plan, candidates_per_neighbor=candidates))
 
 
-def has_near_copies(
-    points: FloatArray, queries: CalibrationQueries, request: SearchRequest, known: FloatArray | None = None
-) -> bool:
-    """Whether most rows are in small groups far from others, as copies that were changed a little.
-
-    Such rows find their neighbors in any search, and say nothing about new rows that are in no group.
-    Distances to neighbors jump behind the last row of a group. `known` are distances of some rows to one of
-    the nearer half of their neighbors: if these are nearly as far as any rows, nothing is searched.
-    """
-    k = min(request.n_neighbors, len(points) - 1)
-    many = min(GROUPS * k, len(points) - 1)
-    if queries.own is None or request.n_candidates is not None or not 1 <= k < many:
-        return False
-    rows = queries.coordinates
-    apart = np.linalg.norm(rows - np.roll(rows, len(rows) // 2, axis=0), axis=1)
-    if known is not None and np.median(known) > NEAR * np.median(apart):
-        return False
-    some = queries.own[:: max(1, len(queries.own) // JUDGES)]
-    exact, _ = exact_neighbors(points, CalibrationQueries(points[some], some), many, request.n_jobs)
-    half = max(1, k // 2)  # if fewer neighbors are near copies, the others tell enough
-    return bool(np.mean((exact[:, half:] > JUMP * exact[:, half - 1 : -1]).any(axis=1)) > 0.5)
-
-
-def proving_index(
-    index: SearchIndex, request: SearchRequest, sample: CalibrationQueries
-) -> SearchIndex | None:
-    """The index with a scan that proves results; None, with a warning, if it takes long or is not wanted."""
-    if not (request.any_backend and len(index.rows) <= MOST_PROVEN):
-        warnings.warn(
-            "Most rows have near copies in this index, so its recall may not hold for new rows without: "
-            "call tune with typical queries, or use method='exact'.",
-            UserWarning,
-            stacklevel=5,
-        )
-        return None
+def proving_index(index: SearchIndex, request: SearchRequest, sample: CalibrationQueries) -> SearchIndex:
+    """The index with a scan that proves results."""
     index = index if index.backend == "numpy" else index.with_backend("numpy")
     n_leading = request.n_leading or min(proving_width(sample.coordinates), index.points.shape[1])
     plan = SearchPlan(n_leading, DEFAULT_CANDIDATES, prove=True, n_neighbors=request.n_neighbors)
@@ -240,11 +189,6 @@ def fewest_candidates(
         middle = math.sqrt(low * high)
         low, high = (low, middle) if suffices(middle) else (middle, high)
     return high
-
-
-def judging_rows(n: int, recall: float) -> IntArray:
-    """All rows of n that choose or check a plan."""
-    return np.union1d(calibration_rows(n), held_out_rows(n, recall))
 
 
 def print_progress(n: int) -> Progress:
@@ -287,12 +231,12 @@ def calibrate_for_products(
     index: SearchIndex, request: SearchRequest, longest: float
 ) -> tuple[SearchIndex, MeasuredRecall]:
     """The index calibrated for inner products by rows of the base in the form of queries, and its recall."""
-    judged = held_out_rows(len(index.rows), request.recall)
-    own = np.union1d(calibration_rows(len(index.rows)), judged)
+    checking = held_out_rows(len(index.rows), request.recall)
+    own = calibrating_rows(len(index.rows), request.recall)
     queries = rows_as_queries(index.axes, index.points[own], longest)
     index = calibrate_index(index, request, queries, own)
-    judge = CalibrationQueries(queries[np.isin(own, judged)], judged)
-    return index, recall_for_queries(index, judge, request)
+    checks = CalibrationQueries(queries[np.isin(own, checking)], checking)
+    return index, recall_for_queries(index, checks, request)
 
 
 def rows_as_queries(axes: CompositeAxes, coordinates: FloatArray, longest: float) -> FloatArray:
@@ -325,10 +269,9 @@ def calibrate_with_fewest_coordinates(
     own = np.concatenate([chosen, held_out_rows(len(points), request.recall)])
     distances, rows = exact_neighbors(points, CalibrationQueries(points[own], own), k, request.n_jobs)
     neighbors, exact = rows[:n_sample], distances[n_sample:]
-    if has_near_copies(points, sample, request, distances[:n_sample, (k - 1) // 2]):
-        proven = proving_index(index, request, sample)
-        if proven is not None:
-            return proven, measured_recall(proven, points, "input", request, exact)
+    if is_proof_needed(index, request, sample, distances[:n_sample, (k - 1) // 2]):
+        index = proving_index(index, request, sample)
+        return index, measured_recall(index, points, "input", request, exact)
     widths = np.array([w for w in WIDTHS if 2 * w <= points.shape[1]], dtype=np.int64)
     known = Ranks(widths, ranks_on_leading(points, sample, neighbors, widths)) if len(widths) else None
     for width in [] if known is None else narrow_enough(points, sample, neighbors, known, request.recall):
@@ -350,10 +293,13 @@ def narrow_enough(
 ) -> IntArray:
     """Widths at which neighbors (s, k) are the nearest with the recall, at about the same distances.
 
+    The nearest one must stay the nearest with the recall, too: near copies may differ in other coordinates.
+
     The axes are those of these rows: if there are nearly as many axes as rows, other rows lie elsewhere.
     """
     found = np.mean(known.ranks <= neighbors.shape[1], axis=(1, 2)) >= calibration_recall(recall)
     found &= distances_lost(points, sample, neighbors, known.widths) <= 1 - recall
+    found &= nearest_kept(points, sample, neighbors, known.widths) >= recall
     return known.widths[found & (ROWS_PER_AXIS * known.widths <= len(points))]
 
 
@@ -396,26 +342,6 @@ def recall_for_queries(
     shares = measured_shares(found.distances, *map(index.to_module_units, (exact, lengths)))
     error = float(np.std(shares) / np.sqrt(len(shares)))
     return MeasuredRecall(float(shares.mean()), error, 1.0, "input", len(shares), k, len(index.rows))
-
-
-def held_out_rows(n: int, recall: float) -> IntArray:
-    """Rows that `calibration_queries` does not take, or any if it takes all.
-
-    At most 256, or 1024 if the search is by a graph, in which candidates that are not needed take time, or if
-    so few neighbors may be missed that 256 queries would hardly miss one.
-    """
-    times = 4 if recall >= FEW_MISSED or n >= GRAPH_FROM else 1
-    many = times * N_CALIBRATION_QUERIES
-    rows = np.unique(np.linspace(0, n - 1, 2 * many + 1).astype(np.int64)[1::2])
-    others = np.setdiff1d(rows, calibration_rows(n))
-    return others if len(others) else rows
-
-
-def distances_in(space: RowSource, own: IntArray, rows: IntArray) -> FloatArray:
-    """Distances in a space (s, k) from rows (s,) to others (s, k)."""
-    gaps = space[rows.ravel()].reshape(*rows.shape, -1) - space[own][:, None]
-    distances: FloatArray = np.sqrt(np.einsum("ijk,ijk->ij", gaps, gaps))
-    return distances
 
 
 def calibration_recall(recall: float) -> float:
@@ -505,29 +431,3 @@ def choose_faiss_plan(
         ranks -= np.cumsum(found == queries.own[:, None], axis=1)[query, place]
     per_neighbor = np.quantile(ranks, calibration_recall(recall), method="higher") / k
     return SearchPlan(n_leading, float(np.clip(per_neighbor, MIN_PER_NEIGHBOR, MAX_PER_NEIGHBOR)))
-
-
-def exact_neighbors(
-    points: RowSource, queries: CalibrationQueries, n_neighbors: int, n_jobs: int | None = None
-) -> tuple[FloatArray, IntArray]:
-    """Distances and rows (s, k) of the nearest rows by all coordinates, ascending."""
-    k = n_neighbors + (queries.own is not None)
-    sought = np.ascontiguousarray(queries.coordinates, dtype=points.dtype)
-    distances: FloatArray = np.empty((len(sought), 0), points.dtype)
-    rows: IntArray = np.empty((len(sought), 0), np.int64)
-    width = sought.shape[1]
-    if isinstance(points, np.ndarray):
-        width = proving_width(sought)
-    for batch in gen_batches(len(points), IN_A_SCAN):
-        some = points[batch]
-        few = min(k, len(some))
-        if len(some) < GRAPH_FROM:
-            finder, lead = LeadingScan(some, width, largest_norm(some)), sought[:, :width]
-            near, found, _ = rank_leading(finder, lead, sought, some, few, 10 * k, n_jobs, prove=True)
-        else:  # takes half as long
-            near, found = ShortRows(some, width, np.arange(len(some)), n_jobs).nearest(sought, few)
-        merged = np.hstack([distances, near]), np.hstack([rows, found + batch.start])
-        distances, rows = nearest(*merged, min(k, merged[0].shape[1]))
-    if queries.own is not None:
-        rows, distances = drop_self(queries.own, rows, distances)
-    return np.sqrt(distances), rows

@@ -14,7 +14,6 @@ import numpy as np
 from manylens.ensembles.chosen_rows import FEW_QUERIES, nearest_chosen
 from manylens.ensembles.faiss_finder import FaissFinder
 from manylens.ensembles.finders import (
-    ROUNDED,
     Backend,
     Finder,
     GrowingRows,
@@ -26,7 +25,8 @@ from manylens.ensembles.finders import (
     rank_leading,
 )
 from manylens.ensembles.graph_finder import GraphFinder
-from manylens.ensembles.search_coordinates import CompositeAxes, base_columns, check_near
+from manylens.ensembles.module_columns import base_columns
+from manylens.ensembles.search_coordinates import FARTHEST, CompositeAxes, check_near
 from manylens.ensembles.search_plans import ROWS_PER_CANDIDATE, SearchPlan
 from manylens.ensembles.split_storage import StoredSplit, stored_split
 from manylens.native.nearest import drop_self, largest_norm, rerank_union, within_one
@@ -70,7 +70,7 @@ class SearchIndex(CheckedState):
         self.ids: AnyArray | None = None  # (n,), one per row; None means row numbers
         self.finders: list[Finder] = []
         self.plan = SearchPlan(coordinates.shape[1], 1.0)  # replaced by `with_plan`
-        self.n_planned = 0  # rows when the plan was made
+        self.n_planned = 0  # first rows, which were there when the plan was made
         self.reach = largest_norm(coordinates)
 
     @property
@@ -175,15 +175,22 @@ class SearchIndex(CheckedState):
         """A copy without some rows; `ids` are those of the others."""
         kept = np.delete(np.arange(len(self.rows)), removed)
         if self.backend != "graph":
-            return self.rebuilt(self.coordinates[kept], ids, n_jobs)
+            index = self.rebuilt(self.coordinates[kept], ids, n_jobs)
+            index.n_planned = self._planned_without(removed)
+            return index
         index, graphs = copy(self), [each for each in self.finders if isinstance(each, GraphFinder)]
         graphs = [graph.without(removed, n_jobs) for graph in graphs]
         index.finders, index.ids = [*graphs], ids
+        index.n_planned = self._planned_without(removed)
         if isinstance(self.rows, StoredSplit):
             index.rows = self.rows.kept(kept, graphs[0].points)
         else:
             index.rows = GrowingRows(self.coordinates[kept])
         return index
+
+    def _planned_without(self, removed: IntArray) -> int:
+        """How many of the rows of the plan, which come first, remain."""
+        return self.n_planned - int(np.sum(removed < self.n_planned))
 
     def replaced(self, places: IntArray, coordinates: FloatArray, n_jobs: int | None = None) -> SearchIndex:
         """A copy with other rows at some places."""
@@ -316,12 +323,16 @@ class SearchIndex(CheckedState):
     ) -> list[Lists]:
         """Distances up to a radius, ascending, and rows, for each query in the frame of the axes.
 
-        Rounding excludes no row: rows that are farther by no more than that are included, at the radius.
+        Rounding excludes no row: rows that are farther by no more than that are included, at the radius. A
+        rotation in D dimensions changes distances by a few units in the last place of the query's length,
+        at most 1 in 64 and 4 in 2,000 dimensions.
         """
         queries = np.ascontiguousarray(coordinates, dtype=self.points.dtype)
         scaled = float(np.ldexp(radius, -self.axes.frame.exponent))
         lengths = np.sqrt(np.einsum("ij,ij->i", queries, queries, dtype=np.float64))
-        limits = scaled + ROUNDED * float(np.finfo(queries.dtype).eps) * (lengths + scaled)
+        units = 2 + math.sqrt(len(self.axes.axes)) / 8
+        limits = scaled + units * float(np.finfo(queries.dtype).eps) * (lengths + scaled)
+        limits = np.minimum(limits, 4 * FARTHEST)  # all rows are nearer, and squares do not overflow
         graph = self.leading_finder
         if len(queries) <= FEW_QUERIES and isinstance(graph, GraphFinder):
             rows, width = np.arange(len(self.points)) if chosen is None else chosen, proving_width(queries)
@@ -333,7 +344,8 @@ class SearchIndex(CheckedState):
             finder = self.scanner(queries)
             leading = queries[:, : finder.shape[1]]
             found = finder.within(leading, queries, self.points, limits, n_jobs, chosen)
-        return [(np.minimum(self.to_module_units(np.sqrt(squares)), radius), rows) for squares, rows in found]
+        most = min(radius, float(np.finfo(queries.dtype).max))
+        return [(np.minimum(self.to_module_units(np.sqrt(squares)), most), rows) for squares, rows in found]
 
     def to_module_units(self, lengths: FloatArray) -> FloatArray:
         """Distances or coordinates in the frame of the axes, in the units of the modules."""

@@ -38,7 +38,11 @@ class SearchRequest:
 
 @dataclass(frozen=True)
 class MeasuredRecall:
-    """Recall of an index: for rows of the base that did not choose its plan, or for queries of `tune`."""
+    """Recall of an index for some rows of the base, or for queries of `tune`.
+
+    These rows did not choose the leading coordinates, but checked the number of candidates. Neighbors in the
+    same place as a row, and those behind which the distances grow by a factor of 1.8, are not counted.
+    """
 
     recall: float  # fraction of the nearest rows in the space that the search finds
     standard_error: float
