@@ -1,5 +1,7 @@
 """Search among chosen rows: the grids rule rows out, but never a neighbor."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -17,7 +19,7 @@ from manylens.native.chosen_rows import (
 )
 from manylens.native.nearest import distance_arguments
 from manylens.native.search_graph import BOX, RADIUS, coarse_scale, grid_scale, to_grid
-from tests.native.plain_python import forms
+from tests.native.plain_python import forms, plain
 
 
 def assert_nearest(rows, chosen, query, distances, found):
@@ -72,9 +74,22 @@ def test_the_grid_never_adds_more_than_its_slack(dtype):
         round_finely(query, scale, points, asked)
         steps = scale * (FINER if dtype == np.int8 else 1)
         for width in (1, 7, 40):
-            lengths = np.linalg.norm(rows - query, axis=1) * steps  # a bound may use some of the columns
+            columns = width if spread < 1 else 40  # rows beyond the grid are projected, by all columns
+            lengths = np.linalg.norm((rows - query)[:, :columns], axis=1) * steps
             found = np.sqrt([fine_gap(points, row, asked[:width]) for row in range(50)])
             assert np.all(found - slack_of(points, width) <= lengths)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int16])
+@pytest.mark.parametrize("width", [1, 40, 512])
+def test_the_slack_is_reached_if_all_coordinates_are_rounded_apart(dtype, width):
+    finer, scale = FINER if dtype == np.int8 else 1, 4.0
+    row = np.full((1, width), 0.4999)  # in steps: rounded down,
+    query = np.full(width, 3 + 0.5001 / finer)  # and up
+    points, asked = to_grid(row / scale, scale, dtype), np.empty(width, dtype=np.int16)
+    round_finely(query / scale, scale, points, asked)
+    excess = np.sqrt(fine_gap(points, 0, asked)) - finer * np.linalg.norm(query - row[0])
+    assert 0.95 * slack_of(points, width) < excess <= slack_of(points, width)
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int16])
@@ -115,14 +130,37 @@ def test_few_distances_are_measured(dtype, monkeypatch):
     rng = np.random.default_rng(0)
     rows = (rng.standard_normal((5000, 120)) * 0.9 ** np.arange(120)).astype(np.float32)
     scale = coarse_scale(rows) if dtype == np.int8 else grid_scale(rows)
-    points, kept = to_grid(rows[:, :100], scale, dtype), []
-
-    def spy(*arguments):
-        candidates = arguments[5]
-        candidates[:] = -1
-        measure_and_rank(*arguments)
-        kept.append(np.sum(candidates >= 0))
-
-    monkeypatch.setattr(chosen_rows, "measure_and_rank", spy)
+    points, ranked = to_grid(rows[:, :100], scale, dtype), []
+    monkeypatch.setattr(chosen_rows, "measure_and_rank", plain(measure_and_rank))
+    rank_line = chosen_rows.rank_line
+    monkeypatch.setattr(
+        chosen_rows, "rank_line", lambda *given: ranked.append(len(given[2])) or rank_line(*given)
+    )
     search_chosen(points, scale, rows[:1] + np.float32(0.01), rows, 10, np.arange(5000))
-    assert 20 <= kept[0] < (200 if dtype == np.int8 else 100)
+    assert ranked[0] == 20
+    assert ranked[1] < (150 if dtype == np.int8 else 10)
+
+
+def test_kept_memory_of_a_larger_search_does_not_reach_a_smaller_one():
+    rng, rows = falling_rows(400, 3)
+    points, scale = to_grid(rows, coarse_scale(rows), np.int8), coarse_scale(rows)
+    for n in (400, 30, 200, 5):
+        chosen = np.sort(rng.permutation(400)[:n])
+        distances, found = search_chosen(points, scale, rows[9:10], rows, 5, chosen)
+        assert_nearest(rows, chosen, rows[9:10], distances[0], found[0])
+    assert len(chosen_rows.kept_memory(8)) == 8
+    large = chosen_rows.kept_memory(2 * chosen_rows.MOST_KEPT + 2)
+    assert chosen_rows.KEPT.memory is not large
+
+
+def test_threads_do_not_share_the_memory_of_a_search():
+    rng, rows = falling_rows(5000, 4)
+    points, scale = to_grid(rows, coarse_scale(rows), np.int8), coarse_scale(rows)
+    chosen, queries = np.arange(5000), rows[rng.integers(0, 5000, 200)] + np.float32(0.05)
+
+    def search(i):
+        return search_chosen(points, scale, queries[i : i + 1], rows, 10, chosen)[1][0].tolist()
+
+    with ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(search, range(200)))
+    assert together == [search(i) for i in range(200)]
