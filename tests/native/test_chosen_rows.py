@@ -128,7 +128,7 @@ def test_lists_of_keys_are_ranked_exactly(loop):
 @pytest.mark.parametrize("dtype", [np.int8, np.int16])
 def test_few_distances_are_measured(dtype, monkeypatch):
     rng = np.random.default_rng(0)
-    rows = (rng.standard_normal((5000, 120)) * 0.9 ** np.arange(120)).astype(np.float32)
+    rows = (rng.standard_normal((3000, 120)) * 0.99 ** np.arange(120)).astype(np.float32)
     scale = coarse_scale(rows) if dtype == np.int8 else grid_scale(rows)
     points, ranked = to_grid(rows[:, :100], scale, dtype), []
     monkeypatch.setattr(chosen_rows, "measure_and_rank", plain(measure_and_rank))
@@ -136,9 +136,9 @@ def test_few_distances_are_measured(dtype, monkeypatch):
     monkeypatch.setattr(
         chosen_rows, "rank_line", lambda *given: ranked.append(len(given[2])) or rank_line(*given)
     )
-    search_chosen(points, scale, rows[:1] + np.float32(0.01), rows, 10, np.arange(5000))
+    search_chosen(points, scale, rows[:1] + np.float32(0.01), rows, 10, np.arange(3000))
     assert ranked[0] == 20
-    assert ranked[1] < (150 if dtype == np.int8 else 10)
+    assert ranked[1] < 300  # the first 64 columns alone let 1,335 or 870 rows through
 
 
 def test_kept_memory_of_a_larger_search_does_not_reach_a_smaller_one():
