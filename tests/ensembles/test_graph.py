@@ -12,8 +12,9 @@ from tests.ensembles.modules import TwoHalves
 from manylens import ModuleNeighbors
 from manylens.ensembles import module_neighbors
 from manylens.ensembles.graph_finder import GraphFinder
-from manylens.ensembles.search_coordinates import block_reflector, composite_axes
+from manylens.ensembles.search_coordinates import composite_axes
 from manylens.ensembles.split_storage import StoredSplit
+from manylens.kernels.spectrum import block_reflector
 from manylens.native.one_query import kept_memory
 from manylens.native.search_graph import (
     BOX,

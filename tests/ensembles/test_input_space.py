@@ -9,8 +9,7 @@ from sklearn.datasets import load_digits
 from sklearn.neighbors import NearestNeighbors
 
 from manylens import ModularKernelPCA, ModuleNeighbors, retrieval_precision
-from manylens.ensembles.calibration_rows import calibrating_rows, held_out_rows
-from manylens.ensembles.recall_calibration import measured_recall
+from manylens.ensembles.recall_calibration import calibrating_rows, held_out_rows, measured_recall
 from manylens.ensembles.search_coordinates import MAX_COLUMNS, composite_axes, frame_of, typical_rows
 from manylens.ensembles.search_plans import SearchRequest
 

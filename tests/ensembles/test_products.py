@@ -7,9 +7,9 @@ import pytest
 from scipy import sparse
 
 from manylens import ModularAutoencoder, ModuleNeighbors
-from manylens.ensembles import recall_calibration
-from manylens.ensembles.neighbor_statistics import exact_neighbors
-from manylens.ensembles.recall_calibration import rows_as_queries
+from manylens.ensembles import product_calibration
+from manylens.ensembles.product_calibration import rows_as_queries
+from manylens.ensembles.recall_calibration import exact_neighbors
 from manylens.ensembles.search_coordinates import InputRows
 
 RNG = np.random.default_rng(0)
@@ -39,18 +39,18 @@ def test_exact_search_finds_the_largest_products(scale, kind):
 
 def test_rows_that_calibrate_are_not_their_own_neighbors(monkeypatch):
     seen = []
-    measure = recall_calibration.recall_for_queries
+    measure = product_calibration.recall_for_queries
     monkeypatch.setattr(
-        recall_calibration, "recall_for_queries", lambda *given: seen.append(given[1]) or measure(*given)
+        product_calibration, "recall_for_queries", lambda *given: seen.append(given[1]) or measure(*given)
     )
     rows = 10 * np.eye(40, dtype=np.float32)[np.arange(400) % 40]
     rows *= np.linspace(1, 2, 400, dtype=np.float32)[:, None]
     index = ModuleNeighbors(metric="inner_product", n_jobs=1).fit(rows)
-    (judge,) = seen
-    own = rows[judge.own] / np.linalg.norm(rows[judge.own], axis=1, keepdims=True)
+    (checks,) = seen
+    own = rows[checks.own] / np.linalg.norm(rows[checks.own], axis=1, keepdims=True)
     np.testing.assert_allclose(index.kneighbors(own, 1)[0][:, 0], np.max(own @ rows.T, axis=1), rtol=1e-5)
-    _, near = exact_neighbors(index.index_.coordinates, judge, 5)
-    assert not np.any(near == judge.own[:, None])
+    _, near = exact_neighbors(index.index_.coordinates, checks, 5)
+    assert not np.any(near == checks.own[:, None])
 
 
 @pytest.mark.parametrize("backend", ["numpy", "graph"])

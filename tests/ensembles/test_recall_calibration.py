@@ -4,24 +4,26 @@ from sklearn.datasets import load_digits
 from sklearn.neighbors import NearestNeighbors
 
 from manylens import ModularAutoencoder, ModuleNeighbors, retrieval_precision
-from manylens.ensembles.calibration_rows import calibration_queries, has_near_copies
-from manylens.ensembles.finders import DEFAULT_LEADING, PROVING_SHARE, proving_width
-from manylens.ensembles.graph_finder import GraphFinder
-from manylens.ensembles.neighbor_statistics import (
+from manylens.ensembles.faiss_finder import choose_faiss_plan
+from manylens.ensembles.finders import (
+    DEFAULT_LEADING,
+    PROVING_SHARE,
     as_near,
     distances_lost,
-    exact_neighbors,
+    proving_width,
     ranks_on_leading,
     shares_found,
 )
+from manylens.ensembles.graph_finder import GraphFinder, rounding_error
 from manylens.ensembles.recall_calibration import (
     COARSE,
     FINE,
-    choose_faiss_plan,
+    calibration_queries,
     choose_leading_plan,
+    exact_neighbors,
     fewest_candidates,
+    has_near_copies,
     is_enough,
-    rounding_error,
 )
 from manylens.ensembles.search_plans import CalibrationQueries, SearchPlan, SearchRequest
 from manylens.native.search_graph import coarse_scale, to_grid
@@ -132,14 +134,15 @@ def test_copies_of_a_row_do_not_count_as_nearer():
 def test_a_base_of_one_row_leaves_nothing_to_calibrate():
     points = rows_of_spectrum(1, np.ones(5))
     assert choose_leading_plan(points, calibration_queries(points), 10, 0.99) == SearchPlan(5, 2)
-    assert choose_faiss_plan(None, points, 5, calibration_queries(points), 10, 0.99) == SearchPlan(5, 2)
+    nothing = np.empty((1, 0), dtype=np.int64)
+    assert choose_faiss_plan(None, 5, calibration_queries(points), nothing, 0.99) == SearchPlan(5, 2)
 
 
 class Shuffled:
     """Lists that name every row, true neighbors at places known beforehand, and the query first."""
 
     def __init__(self, queries, nearest, places, n):
-        self.named = np.full((len(nearest), n), -1)
+        self.named, self.shape = np.full((len(nearest), n), -1), (n, 4)
         self.named[:, 0] = queries.own
         self.named[:, places] = nearest
 
@@ -154,7 +157,8 @@ def test_lists_get_as_many_candidates_as_their_order_requires():
 
     def candidates(places):
         lists = Shuffled(queries, nearest, places, 1000)
-        return choose_faiss_plan(lists, points, 4, queries, 10, 1.0).candidates_per_neighbor
+        neighbors = exact_neighbors(points, queries, 10)[1]
+        return choose_faiss_plan(lists, 4, queries, neighbors, 1.0).candidates_per_neighbor
 
     far = [1, 2, 3, 4, 5, 6, 7, 8, 9, 70]
     assert candidates(far) == 7

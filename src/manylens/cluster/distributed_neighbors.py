@@ -24,9 +24,14 @@ from manylens.cluster.local_parts import Parts
 from manylens.cluster.recall_curve import calibrate
 from manylens.cluster.row_filter import row_filters
 from manylens.cluster.two_round_search import SearchResult, TwoRoundSearch
-from manylens.ensembles.module_columns import finite_columns, given_ids, module_views, transform_rows
 from manylens.ensembles.row_ids import Where, check_ids, chosen_rows, joined_ids, positions_of, row_ids
-from manylens.ensembles.search_coordinates import dense
+from manylens.ensembles.search_coordinates import (
+    dense,
+    finite_columns,
+    given_ids,
+    module_views,
+    transform_rows,
+)
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray, MatrixLike, ModuleSet
 from manylens.validation import check_count, times_power, validate_rows
 

@@ -16,8 +16,7 @@ from manylens.cluster import files
 from manylens.cluster.blocks import Blocks, naming_text, read_blocks
 from manylens.cluster.dask_runner import Runner
 from manylens.cluster.reduction import count_rows, errors_name_block, named, with_first_rows
-from manylens.ensembles.module_columns import finite_columns, module_views, transform_rows
-from manylens.ensembles.search_coordinates import dense
+from manylens.ensembles.search_coordinates import dense, finite_columns, module_views, transform_rows
 from manylens.native.threads import one_blas_thread
 from manylens.persistence import load
 from manylens.typing import AnyArray, FloatArray, IntArray

@@ -15,7 +15,7 @@ from manylens.cluster.dask_runner import Runner
 from manylens.cluster.index_layout import Layout, RowBlock, first_row, is_in_memory
 from manylens.cluster.local_parts import LocalParts, Parts
 from manylens.cluster.reduction import named
-from manylens.ensembles.module_columns import resolve_modules
+from manylens.ensembles.search_coordinates import resolve_modules
 from manylens.modules.kernel_pca import ModularKernelPCA
 
 

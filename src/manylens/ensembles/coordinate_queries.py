@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.ensembles.module_columns import is_plain
+from manylens.ensembles.search_coordinates import is_plain
 from manylens.ensembles.search_index import Neighbors, SearchIndex, check_candidates
 from manylens.typing import FloatArray, IntArray, MatrixLike
 from manylens.validation import check_count, plain_conversion_errors

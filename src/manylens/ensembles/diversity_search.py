@@ -30,8 +30,8 @@ from manylens.callbacks import (
     subtask,
     with_callbacks,
 )
-from manylens.ensembles.module_columns import resolve_modules
 from manylens.ensembles.precision import RetrievalPrecision
+from manylens.ensembles.search_coordinates import resolve_modules
 from manylens.reprs import FactsMixin
 from manylens.scoring import scored
 from manylens.typing import AnyArray, DiverseModules, FloatArray, IntArray, MatrixLike

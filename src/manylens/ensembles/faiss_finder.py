@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from manylens.ensembles.search_plans import MAX_PER_NEIGHBOR, MIN_PER_NEIGHBOR, CalibrationQueries, SearchPlan
 from manylens.native.search_graph import Progress
 from manylens.optional import import_optional
 from manylens.typing import FloatArray, IntArray
@@ -97,3 +98,23 @@ def import_faiss() -> Any:
 def pad_columns(rows: FloatArray) -> FloatArray:
     """Rows in float32 with zero columns up to a multiple of 8, the widths at which faiss is fast."""
     return np.pad(rows.astype(np.float32), ((0, 0), (0, -rows.shape[1] % 8)))
+
+
+def choose_faiss_plan(
+    finder: FaissFinder, n_leading: int, queries: CalibrationQueries, neighbors: IntArray, recall: float
+) -> SearchPlan:
+    """The plan with the fewest candidates that reach the recall, among neighbors (s, k) in the lists."""
+    k = neighbors.shape[1]
+    if k < 1:
+        return SearchPlan(n_leading, MIN_PER_NEIGHBOR)
+    _, found = finder.search(
+        queries.coordinates[:, :n_leading], min(finder.shape[0], MAX_PER_NEIGHBOR * k + 1)
+    )
+    query, place, _ = np.nonzero(found[:, :, None] == neighbors[:, None, :])
+    if not len(place):
+        return SearchPlan(n_leading, float(MAX_PER_NEIGHBOR))
+    ranks = place + 1
+    if queries.own is not None:  # do not count the query itself
+        ranks -= np.cumsum(found == queries.own[:, None], axis=1)[query, place]
+    per_neighbor = np.quantile(ranks, recall, method="higher") / k
+    return SearchPlan(n_leading, float(np.clip(per_neighbor, MIN_PER_NEIGHBOR, MAX_PER_NEIGHBOR)))

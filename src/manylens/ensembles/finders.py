@@ -1,4 +1,7 @@
-"""Find candidates by a scan of all rows on their leading coordinates, and rank those of any finder."""
+"""Find candidates by a scan of all rows on their leading coordinates, and rank those of any finder.
+
+The last functions tell which neighbors a search finds, and which ones leading coordinates alone would find.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,10 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
+from sklearn.utils import gen_batches
 
 from manylens.ensembles.faiss_finder import FaissFinder
+from manylens.ensembles.search_plans import CalibrationQueries
 from manylens.native.nearest import (
     COMPLETE_BLOCK,
     QUERY_BLOCK,
@@ -17,6 +22,7 @@ from manylens.native.nearest import (
     LeadingColumns,
     SelectedRows,
     complete_lists,
+    count_below,
     drop_self,
     rerank,
     scan_smallest,
@@ -26,7 +32,7 @@ from manylens.native.nearest import (
 )
 from manylens.native.search_graph import Progress
 from manylens.native.split_rows import Points
-from manylens.native.threads import over_blocks
+from manylens.native.threads import one_blas_thread, over_blocks
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
 from manylens.validation import CheckedState
 
@@ -35,6 +41,11 @@ if TYPE_CHECKING:
 
 STORED = tuple(np.dtype(kind) for kind in (np.float32, np.float64, np.int8, np.int16, np.int32))
 Lists: TypeAlias = tuple[FloatArray, IntArray]  # keys or squared distances, and rows
+ULPS = 16.0  # units in the last place of a length by which rounding may separate equal rows
+TIED = 32.0  # units in the last place by which computed distances of equally near rows may differ
+JUMP = 1.8  # smallest factor between distances to near copies and to other rows
+FEW_COUNTED = 32  # queries whose recall says something about others
+COMPARED = 16  # neighbors of a query whose distances are compared
 AT_ONCE = 512  # rows of the base per matrix product
 DEFAULT_LEADING = 96  # leading coordinates for "exact" and for faiss's lists
 PROVING_SHARE = 0.9  # share of the variance on the leading coordinates that prove most exact neighbors
@@ -301,3 +312,104 @@ def proving_width(queries: FloatArray) -> int:
     squares = np.cumsum(np.einsum("ij,ij->j", queries, queries, dtype=np.float64))
     enough = int(np.searchsorted(squares, PROVING_SHARE * squares[-1])) + 1
     return min(max(DEFAULT_LEADING, enough), len(squares))
+
+
+def as_near(found: FloatArray, exact: FloatArray) -> BoolArray:
+    """Mask of the neighbors found, at distances (s, k), that are no farther than the last of the exact ones.
+
+    Unlike a comparison of rows this does not distinguish equally near ones.
+    """
+    return found <= exact[:, -1:] * (1 + TIED * np.finfo(exact.dtype).eps)
+
+
+def shares_found(found: FloatArray, exact: FloatArray, lengths: FloatArray) -> FloatArray:
+    """Share of the neighbors at distances (s, k), ascending, that are as near as the exact ones (s, k).
+
+    Neighbors in the same place as their query, up to the rounding of its length (s,), are not counted: any
+    search finds them. Nor are near copies, behind which distances jump. Queries with no other neighbors are
+    left out.
+    """
+    apart = exact > ULPS * np.finfo(exact.dtype).eps * lengths[:, np.newaxis]
+    jumps = exact[:, 1:] > JUMP * exact[:, :-1]
+    apart[:, :-1] &= ~np.logical_or.accumulate(jumps[:, ::-1], axis=1)[:, ::-1]
+    least = np.min(exact, axis=1, where=apart, initial=np.inf, keepdims=True)
+    near = as_near(found, exact) & (found * (1 + TIED * np.finfo(exact.dtype).eps) >= least)
+    counts, n_counted = near.sum(axis=1), apart.sum(axis=1)
+    some = n_counted > 0
+    return np.asarray(np.minimum(1.0, counts[some] / n_counted[some]))
+
+
+def few_counted(n_counted: int, n_queries: int) -> bool:
+    """Whether so few queries have neighbors elsewhere that they say nothing about others."""
+    return n_counted < min(FEW_COUNTED, n_queries)
+
+
+def measured_shares(found: FloatArray, exact: FloatArray, lengths: FloatArray) -> FloatArray:
+    """`shares_found`, or those of all neighbors if it leaves out nearly all queries."""
+    shares = shares_found(found, exact, lengths)
+    return np.mean(as_near(found, exact), axis=1) if few_counted(len(shares), len(exact)) else shares
+
+
+def ranks_on_leading(
+    points: FloatArray, queries: CalibrationQueries, neighbors: IntArray, widths: IntArray
+) -> IntArray:
+    """Ascending ranks (w, s, k) of the neighbors for each number of leading coordinates."""
+    sought = np.ascontiguousarray(queries.coordinates[:, : widths[-1]], dtype=np.float32)
+    starts = [0, *widths[:-1]]
+    parts = [slice(start, stop) for start, stop in zip(starts, widths, strict=True)]
+    exact = leading_scores(sought, points[neighbors, : widths[-1]], starts)
+    # Do not count duplicates of a neighbor as nearer: their scores differ only by rounding.
+    slack = 1e-6 * (np.abs(exact) + np.einsum("ij,ij->i", *2 * [queries.coordinates])[:, None])
+    limits = np.sort(exact - slack, axis=2).astype(np.float32)
+    counts = np.zeros(limits.shape, dtype=np.int64)
+    doubled = -2 * sought
+    with one_blas_thread():
+        for batch in gen_batches(len(points), AT_ONCE):
+            scores = np.zeros((len(sought), len(points[batch])), dtype=np.float32)
+            for part, limit, count in zip(parts, limits, counts, strict=True):
+                rows = points[batch, part].astype(np.float32, copy=False)
+                norms = np.einsum("ij,ij->i", rows, rows)
+                count_below(doubled[:, part] @ rows.T, norms, limit, scores, count)
+    nearer = np.cumsum(counts, axis=2)
+    if queries.own is not None:
+        nearer -= leading_scores(sought, points[queries.own, None, : widths[-1]], starts) < limits
+    return np.asarray(nearer + 1)
+
+
+def leading_scores(queries: FloatArray, rows: FloatArray, starts: list[int]) -> FloatArray:
+    """|b|² - 2 q.b (w, s, k) of rows (s, k, d) for queries (s, d), up to the end of each part of columns."""
+    rows = rows.astype(np.float64)
+    parts = np.add.reduceat(rows * (rows - 2.0 * queries[:, None]), starts, axis=2)
+    return np.cumsum(parts, axis=2).transpose(2, 0, 1)
+
+
+def distances_lost(
+    points: FloatArray, queries: CalibrationQueries, neighbors: IntArray, widths: IntArray
+) -> FloatArray:
+    """Mean share (w,) of the distances to the last neighbors (s, k) that leading coordinates miss.
+
+    Neighbors in the same place as their query are left out; 1 if there are no others.
+    """
+    gaps = points[neighbors[:, -COMPARED:]].astype(np.float64) - queries.coordinates[:, np.newaxis]
+    squares = np.cumsum(gaps**2, axis=2)
+    whole = squares[..., -1]
+    lengths = np.linalg.norm(queries.coordinates, axis=1)
+    apart = whole > (ULPS * np.finfo(points.dtype).eps * lengths[:, np.newaxis]) ** 2
+    if not apart.any():
+        return np.ones(len(widths))
+    parts = squares[apart][:, widths - 1] / whole[apart][:, np.newaxis]
+    return np.asarray(np.mean(1 - np.sqrt(parts), axis=0))
+
+
+def nearest_kept(
+    points: FloatArray, queries: CalibrationQueries, neighbors: IntArray, widths: IntArray
+) -> FloatArray:
+    """Share (w,) of the queries whose nearest row is nearest by leading coordinates, too.
+
+    It is compared with the other neighbors (s, k), ascending; those as near as the nearest count as nearest.
+    """
+    gaps = points[neighbors].astype(np.float64) - queries.coordinates[:, np.newaxis]
+    squares = np.cumsum(gaps**2, axis=2)
+    first = np.argmin(squares[..., widths - 1], axis=1)
+    found = np.take_along_axis(squares[..., -1], first, axis=1)
+    return np.asarray(np.mean(found <= squares[:, :1, -1] * (1 + TIED * np.finfo(np.float32).eps), axis=0))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from copy import copy
 from typing import Any
 
 import numpy as np
 
 from manylens.ensembles.finders import GrowingRows, Lists, by_blocks
+from manylens.ensembles.search_plans import CalibrationQueries
 from manylens.native.chosen_rows import search_chosen
 from manylens.native.graph_building import link_all, with_lost_rows
 from manylens.native.nearest import rerank
@@ -218,3 +220,14 @@ class GraphFinder(CheckedState):
         self._require(links.shape == (len(points), DEGREE) and entries.ndim == 1 and len(entries) > 0)
         self._require(entries.min() >= 0 and entries.max() < len(points))
         self._require(np.isfinite(self._scale) and self._scale > 0)
+
+
+def rounding_error(leading: FloatArray, queries: CalibrationQueries, neighbors: IntArray) -> float:
+    """Standard error of squared distances to neighbors (s, k) by coordinates of 8 bits, relative to them.
+
+    The error of a coordinate is uniform within a step, so that the difference of two has the variance
+    step²/6, and the squared distance d² to the farthest neighbor the standard error 2 d step/sqrt(6).
+    """
+    gaps = queries.coordinates[:, : leading.shape[1]] - leading[neighbors[:, -1]]
+    typical = float(np.median(np.sqrt(np.einsum("ij,ij->i", gaps, gaps))))
+    return 2 / math.sqrt(6) / coarse_scale(leading) / typical if typical > 0 else math.inf

@@ -11,8 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.ensembles.calibration_rows import calibration_rows, held_out_rows
-from manylens.ensembles.recall_calibration import calibrate_index, recall_for_queries
+from manylens.ensembles.recall_calibration import (
+    calibrate_index,
+    calibration_rows,
+    held_out_rows,
+    recall_for_queries,
+)
 from manylens.ensembles.row_ids import Where, chosen_rows, positions_of, row_ids
 from manylens.ensembles.search_coordinates import CompositeAxes, InputRows, Metric, check_near
 from manylens.ensembles.search_index import Method, SearchIndex

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.ensembles.faiss_finder import import_faiss
-from manylens.ensembles.module_columns import resolve_modules
+from manylens.ensembles.search_coordinates import resolve_modules
 from manylens.ensembles.search_index import SearchIndex, check_same_modules, index_file
 from manylens.persistence.save_and_load import load, save
 from manylens.typing import ModuleSet

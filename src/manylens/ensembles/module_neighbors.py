@@ -14,28 +14,16 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.ensembles.calibration_rows import GRAPH_FROM, calibrating_rows
 from manylens.ensembles.coordinate_queries import CoordinateSearch
 from manylens.ensembles.finders import ONE_WRITER, Backend
 from manylens.ensembles.index_changes import IndexChanges, has_unlike_rows, warn_of_new_rows
 from manylens.ensembles.index_files import IndexFiles
-from manylens.ensembles.module_columns import (
-    base_columns,
-    finite_columns,
-    fit_modules,
-    gathered,
-    given_ids,
-    is_array,
-    is_plain,
-    module_views,
-    resolve_modules,
-    transform_rows,
-    widened,
-)
+from manylens.ensembles.product_calibration import calibrate_for_products
 from manylens.ensembles.recall_calibration import (
-    calibrate_for_products,
+    GRAPH_FROM,
     calibrate_index,
     calibrate_with_fewest_coordinates,
+    calibrating_rows,
     measured_recall,
 )
 from manylens.ensembles.row_ids import Where, check_ids, chosen_rows, joined_ids
@@ -44,10 +32,21 @@ from manylens.ensembles.search_coordinates import (
     FramedRows,
     InputRows,
     Metric,
+    base_columns,
     check_near,
     composite_axes,
     dense,
+    finite_columns,
+    fit_modules,
     frame_of,
+    gathered,
+    given_ids,
+    is_array,
+    is_plain,
+    module_views,
+    resolve_modules,
+    transform_rows,
+    widened,
 )
 from manylens.ensembles.search_index import FINDERS, METHODS, MIN_NEIGHBORS, Method, SearchIndex
 from manylens.ensembles.search_plans import MeasuredRecall, SearchRequest

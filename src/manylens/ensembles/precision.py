@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.neighbors import NearestNeighbors
 
-from manylens.ensembles.module_columns import given_ids
+from manylens.ensembles.search_coordinates import given_ids
 from manylens.native.nearest import rerank_union
 from manylens.typing import FloatArray, IntArray, MatrixLike
 from manylens.validation import check_count, check_rows, plain_conversion_errors

@@ -3,36 +3,35 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+from sklearn.utils import gen_batches
 
-from manylens.ensembles.calibration_rows import (
-    FEW_MISSED,
-    ROWS_PER_AXIS,
-    calibrating_rows,
-    calibration_queries,
-    calibration_rows,
-    held_out_rows,
-    is_proof_needed,
-)
-from manylens.ensembles.faiss_finder import FaissFinder
-from manylens.ensembles.finders import DEFAULT_LEADING, ScanFinder, proving_width
-from manylens.ensembles.neighbor_statistics import (
-    RowSource,
-    distances_in,
+from manylens.ensembles.chosen_rows import ShortRows
+from manylens.ensembles.faiss_finder import FaissFinder, choose_faiss_plan
+from manylens.ensembles.finders import (
+    DEFAULT_LEADING,
+    JUMP,
+    LeadingScan,
+    ScanFinder,
     distances_lost,
-    exact_neighbors,
     few_counted,
     measured_shares,
     nearest_kept,
+    proving_width,
+    rank_leading,
     ranks_on_leading,
     shares_found,
 )
-from manylens.ensembles.search_coordinates import CompositeAxes
+from manylens.ensembles.graph_finder import rounding_error
+from manylens.ensembles.search_coordinates import HELD_OUT_SHARE, FramedRows
 from manylens.ensembles.search_plans import (
+    MAX_PER_NEIGHBOR,
+    MIN_PER_NEIGHBOR,
     ROWS_PER_CANDIDATE,
     CalibrationQueries,
     MeasuredRecall,
@@ -40,23 +39,127 @@ from manylens.ensembles.search_plans import (
     SearchPlan,
     SearchRequest,
 )
-from manylens.native.search_graph import Progress, coarse_scale
+from manylens.native.nearest import drop_self, largest_norm, nearest
+from manylens.native.search_graph import print_progress
 from manylens.typing import FloatArray, IntArray
+from manylens.validation import caller_level
 
 if TYPE_CHECKING:
     from manylens.ensembles.search_index import SearchIndex
 
+RowSource: TypeAlias = FloatArray | FramedRows  # rows by number, (n, D)
+
+IN_A_SCAN = 65_536  # rows of the base per scan for exact neighbors
+N_CALIBRATION_QUERIES = 256  # queries for calibration
+FEW_MISSED = 0.995  # from this recall on, more queries check the calibration,
+GRAPH_FROM = 8_000  # and from this number of rows on, from which a graph answers faster than a scan
+ROWS_PER_AXIS = 10  # rows from which the axes that miss little of these rows miss little of others
+GROUPS = 10  # times the neighbors of a search: size of the largest groups of near copies that are noticed
+FEW_COPIES = 5  # smaller groups leave other neighbors; behind fewer, distances of any rows often jump
+EXAMINED = 64  # rows that are examined for near copies,
+NEAR = 0.3  # unless their neighbors are farther than this share of the distance to any row
+MOST_PROVEN = 100_000  # rows of a scan that proves results in about a millisecond per query
 WIDTHS = (8, 12, 16, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256, 384, 512)
 # Time to rank one candidate, in multiplications of a scan (`python -m benchmarks.tuning.candidates`).
 CANDIDATE_COST = 25_000
 HOP_COST = 120  # time per candidate of a graph besides its distance, in coordinates of a distance
 STEP, FINE = 1.5, 1.06  # growth of the number of candidates while recall is too low, and its final accuracy
 DEFAULT_CANDIDATES = 10  # candidates per neighbor for "exact", enough to prove most results exact
-MIN_PER_NEIGHBOR = 2.0  # fewest candidates per neighbor of a scan; even fewer would save no time
 MANY_PER_NEIGHBOR = 16  # candidates per neighbor above which more leading coordinates are considered
-MAX_PER_NEIGHBOR = 64  # candidates per neighbor requested from approximate lists
 FEW_COORDINATES = 96  # up to this many, a graph of more than half of them may be the fastest
 COARSE = 0.05  # largest relative error of squared distances to neighbors that 8 bits may make
+
+
+def calibration_queries(points: FloatArray) -> CalibrationQueries:
+    """At most 256 rows of the base as queries, evenly spaced."""
+    rows = calibration_rows(len(points))
+    return CalibrationQueries(points[rows], rows)
+
+
+def calibration_rows(n: int) -> IntArray:
+    """At most 256 of n rows, evenly spaced."""
+    return np.unique(np.linspace(0, n - 1, N_CALIBRATION_QUERIES).astype(np.int64))
+
+
+def held_out_rows(n: int, recall: float) -> IntArray:
+    """Rows that `calibration_queries` does not take, or any if it takes all.
+
+    At most 256; 1,024 for graphs, whose candidates take time, and for recalls of at least .995, at which 256
+    queries would hardly miss a neighbor.
+    """
+    times = 4 if recall >= FEW_MISSED or n >= GRAPH_FROM else 1
+    many = times * N_CALIBRATION_QUERIES
+    rows = np.unique(np.linspace(0, n - 1, 2 * many + 1).astype(np.int64)[1::2])
+    others = np.setdiff1d(rows, calibration_rows(n))
+    return others if len(others) else rows
+
+
+def calibrating_rows(n: int, recall: float) -> IntArray:
+    """All rows of n that choose or check a plan."""
+    return np.union1d(calibration_rows(n), held_out_rows(n, recall))
+
+
+def has_near_copies(
+    points: FloatArray, queries: CalibrationQueries, request: SearchRequest, known: FloatArray | None = None
+) -> bool:
+    """Whether most rows are in small groups far from others, as copies that were changed a little.
+
+    Such rows find their neighbors in any search, and say nothing about new rows that are in no group.
+    Distances to neighbors jump behind the last row of a group. `known` are distances of some rows to one of
+    the nearer half of their neighbors: if these are nearly as far as any rows, nothing is searched.
+    """
+    k = min(request.n_neighbors, len(points) - 1)
+    many = min(GROUPS * max(k, FEW_COPIES), len(points) - 1)
+    if queries.own is None or request.n_candidates is not None or not 1 <= k < many:
+        return False
+    rows = queries.coordinates
+    apart = np.linalg.norm(rows - np.roll(rows, len(rows) // 2, axis=0), axis=1)
+    if known is not None and np.median(known) > NEAR * np.median(apart):
+        return False
+    some = queries.own[:: max(1, len(queries.own) // EXAMINED)]
+    exact, _ = exact_neighbors(points, CalibrationQueries(points[some], some), many, request.n_jobs)
+    first = max(FEW_COPIES, k // 2)  # if fewer neighbors are near copies, the others tell enough
+    return bool(np.mean((exact[:, first:] > JUMP * exact[:, first - 1 : -1]).any(axis=1)) > 0.5)
+
+
+def check_would_flatter(index: SearchIndex, request: SearchRequest) -> bool:
+    """Whether the rows that check a plan are so few that they determine the axes, too (see `composite_axes`).
+
+    With few rows per column, axes fit the rows that determine them better than others.
+    """
+    n, n_columns = len(index.rows), len(index.axes.axes)
+    n_checking = len(calibrating_rows(n, request.recall))
+    return request.n_candidates is None and n < min(HELD_OUT_SHARE * n_checking, ROWS_PER_AXIS * n_columns)
+
+
+def may_prove(index: SearchIndex, request: SearchRequest) -> bool:
+    """Whether a scan that proves results is wanted, and fast."""
+    return (request.any_backend or index.backend == "numpy") and len(index.rows) <= MOST_PROVEN
+
+
+def is_proof_needed(
+    index: SearchIndex,
+    request: SearchRequest,
+    sample: CalibrationQueries,
+    known: FloatArray | None = None,
+) -> bool:
+    """Whether rows of the base say too little about new rows, and a scan may prove results; or warn.
+
+    `known` is explained in `has_near_copies`.
+    """
+    possible = may_prove(index, request)
+    if possible and check_would_flatter(index, request):
+        return True
+    if not has_near_copies(index.coordinates, sample, request, known):
+        return False
+    if not possible:
+        warnings.warn(
+            "Most rows have near copies in this index, so its recall may not hold for new rows without: "
+            "call tune with typical queries, or use method='exact'.",
+            UserWarning,
+            stacklevel=caller_level(),
+        )
+    return possible
 
 
 def calibrate_index(
@@ -84,7 +187,9 @@ def calibrate_index(
     if index.method == "nested" and request.n_candidates is None:
         finder = index.finders[0]
         assert isinstance(finder, FaissFinder)
-        plan = choose_faiss_plan(finder, points, n_leading, sample, request.n_neighbors, request.recall)
+        k = min(request.n_neighbors, len(points) - (sample.own is not None))
+        neighbors = exact_neighbors(points, sample, k)[1] if k > 0 else np.empty((0, 0), dtype=np.int64)
+        plan = choose_faiss_plan(finder, n_leading, sample, neighbors, calibration_recall(request.recall))
         index = index.with_plan(replace(plan, n_neighbors=request.n_neighbors))
     return index
 
@@ -191,19 +296,6 @@ def fewest_candidates(
     return high
 
 
-def print_progress(n: int) -> Progress:
-    """Print how many of n rows are linked, about ten times."""
-    printed = 0
-
-    def report(done: int) -> None:
-        nonlocal printed
-        if 10 * done // n > printed:
-            printed = 10 * done // n
-            print(f"ModuleNeighbors: {done:,} of {n:,} rows linked", flush=True)
-
-    return report
-
-
 def recalls(
     index: SearchIndex, sample: CalibrationQueries, exact: FloatArray, n_jobs: int | None
 ) -> FloatArray:
@@ -225,30 +317,6 @@ def is_enough(shares: FloatArray, recall: float, *, graph: bool) -> bool:
     errors = 2.0 if recall >= FEW_MISSED else 1.5
     margin = errors * float(np.std(shares)) / np.sqrt(len(shares)) if graph else 0
     return bool(shares.mean() - margin >= recall)
-
-
-def calibrate_for_products(
-    index: SearchIndex, request: SearchRequest, longest: float
-) -> tuple[SearchIndex, MeasuredRecall]:
-    """The index calibrated for inner products by rows of the base in the form of queries, and its recall."""
-    checking = held_out_rows(len(index.rows), request.recall)
-    own = calibrating_rows(len(index.rows), request.recall)
-    queries = rows_as_queries(index.axes, index.points[own], longest)
-    index = calibrate_index(index, request, queries, own)
-    checks = CalibrationQueries(queries[np.isin(own, checking)], checking)
-    return index, recall_for_queries(index, checks, request)
-
-
-def rows_as_queries(axes: CompositeAxes, coordinates: FloatArray, longest: float) -> FloatArray:
-    """Coordinates (s, D) of queries (R b/|b|, 0) from those of rows (b, ...) of the base; see `InputRows`."""
-    ends = np.zeros((2, len(axes.axes)), dtype=coordinates.dtype)
-    ends[1, -1] = longest or 1.0
-    origin, end = axes.coordinates(ends)
-    R = np.linalg.norm(end - origin)
-    last, queries = (end - origin) / R, coordinates - origin
-    queries -= (queries @ last)[:, None] * last
-    lengths = np.linalg.norm(queries, axis=1, keepdims=True)
-    return np.asarray(origin + queries * (R / np.where(lengths > 0, lengths, R)))
 
 
 def calibrate_with_fewest_coordinates(
@@ -398,36 +466,34 @@ def choose_leading_plan(
     return SearchPlan(int(widths[enough[0]]), n_candidates / n_neighbors)
 
 
-def rounding_error(leading: FloatArray, queries: CalibrationQueries, neighbors: IntArray) -> float:
-    """Standard error of squared distances to neighbors (s, k) by coordinates of 8 bits, relative to them.
-
-    The error of a coordinate is uniform within a step, so that the difference of two has the variance
-    step²/6, and the squared distance d² to the farthest neighbor the standard error 2 d step/sqrt(6).
-    """
-    gaps = queries.coordinates[:, : leading.shape[1]] - leading[neighbors[:, -1]]
-    typical = float(np.median(np.sqrt(np.einsum("ij,ij->i", gaps, gaps))))
-    return 2 / math.sqrt(6) / coarse_scale(leading) / typical if typical > 0 else math.inf
+def distances_in(space: RowSource, own: IntArray, rows: IntArray) -> FloatArray:
+    """Distances in a space (s, k) from rows (s,) to others (s, k)."""
+    gaps = space[rows.ravel()].reshape(*rows.shape, -1) - space[own][:, None]
+    distances: FloatArray = np.sqrt(np.einsum("ijk,ijk->ij", gaps, gaps))
+    return distances
 
 
-def choose_faiss_plan(
-    finder: FaissFinder,
-    points: FloatArray,
-    n_leading: int,
-    queries: CalibrationQueries,
-    n_neighbors: int,
-    recall: float,
-) -> SearchPlan:
-    """The plan with the fewest candidates that reach the recall, among neighbors that the lists contain."""
-    k = min(n_neighbors, len(points) - (queries.own is not None))
-    if k < 1:
-        return SearchPlan(n_leading, MIN_PER_NEIGHBOR)
-    _, neighbors = exact_neighbors(points, queries, k)
-    _, found = finder.search(queries.coordinates[:, :n_leading], min(len(points), MAX_PER_NEIGHBOR * k + 1))
-    query, place, _ = np.nonzero(found[:, :, None] == neighbors[:, None, :])
-    if not len(place):
-        return SearchPlan(n_leading, float(MAX_PER_NEIGHBOR))
-    ranks = place + 1
-    if queries.own is not None:  # do not count the query itself
-        ranks -= np.cumsum(found == queries.own[:, None], axis=1)[query, place]
-    per_neighbor = np.quantile(ranks, calibration_recall(recall), method="higher") / k
-    return SearchPlan(n_leading, float(np.clip(per_neighbor, MIN_PER_NEIGHBOR, MAX_PER_NEIGHBOR)))
+def exact_neighbors(
+    points: RowSource, queries: CalibrationQueries, n_neighbors: int, n_jobs: int | None = None
+) -> tuple[FloatArray, IntArray]:
+    """Distances and rows (s, k) of the nearest rows by all coordinates, ascending."""
+    k = n_neighbors + (queries.own is not None)
+    sought = np.ascontiguousarray(queries.coordinates, dtype=points.dtype)
+    distances: FloatArray = np.empty((len(sought), 0), points.dtype)
+    rows: IntArray = np.empty((len(sought), 0), np.int64)
+    width = sought.shape[1]
+    if isinstance(points, np.ndarray):
+        width = proving_width(sought)
+    for batch in gen_batches(len(points), IN_A_SCAN):
+        some = points[batch]
+        few = min(k, len(some))
+        if len(some) < GRAPH_FROM:
+            finder, lead = LeadingScan(some, width, largest_norm(some)), sought[:, :width]
+            near, found, _ = rank_leading(finder, lead, sought, some, few, 10 * k, n_jobs, prove=True)
+        else:  # takes half as long
+            near, found = ShortRows(some, width, np.arange(len(some)), n_jobs).nearest(sought, few)
+        merged = np.hstack([distances, near]), np.hstack([rows, found + batch.start])
+        distances, rows = nearest(*merged, min(k, merged[0].shape[1]))
+    if queries.own is not None:
+        rows, distances = drop_self(queries.own, rows, distances)
+    return np.sqrt(distances), rows

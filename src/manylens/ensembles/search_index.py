@@ -25,8 +25,7 @@ from manylens.ensembles.finders import (
     rank_leading,
 )
 from manylens.ensembles.graph_finder import GraphFinder
-from manylens.ensembles.module_columns import base_columns
-from manylens.ensembles.search_coordinates import FARTHEST, CompositeAxes, check_near
+from manylens.ensembles.search_coordinates import FARTHEST, CompositeAxes, base_columns, check_near
 from manylens.ensembles.search_plans import ROWS_PER_CANDIDATE, SearchPlan
 from manylens.ensembles.split_storage import StoredSplit, stored_split
 from manylens.native.nearest import drop_self, largest_norm, rerank_union, within_one

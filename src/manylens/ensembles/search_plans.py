@@ -10,6 +10,8 @@ from manylens.typing import FloatArray, IntArray
 
 # Rows per candidate of a graph below which a scan is faster: 500 for many queries at once, 50 for one.
 ROWS_PER_CANDIDATE = 150
+MIN_PER_NEIGHBOR = 2.0  # fewest candidates per neighbor of a scan; even fewer would save no time
+MAX_PER_NEIGHBOR = 64  # candidates per neighbor requested from approximate lists
 
 
 @dataclass(frozen=True)

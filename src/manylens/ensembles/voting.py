@@ -15,7 +15,7 @@ from sklearn.utils import Tags, check_array, check_consistent_length, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from manylens.ensembles.module_columns import fit_modules, module_views, resolve_modules, transform_rows
+from manylens.ensembles.search_coordinates import fit_modules, module_views, resolve_modules, transform_rows
 from manylens.reprs import FactsMixin
 from manylens.scoring import PlainScoreMixin, finite_score
 from manylens.typing import AnyArray, FloatArray, IntArray, MatrixLike, ModuleSet, Rows

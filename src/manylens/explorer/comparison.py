@@ -13,7 +13,7 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.ensembles.module_columns import finite_columns, module_views
+from manylens.ensembles.search_coordinates import finite_columns, module_views
 from manylens.explorer.diversity_curves import others
 from manylens.explorer.page_data import LARGEST, ExplorerData, little_endian, row_data
 from manylens.explorer.similarities import linear_cka, similarity_matrix

@@ -17,7 +17,7 @@ import numpy as np
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.ensembles.module_columns import finite_columns, module_views
+from manylens.ensembles.search_coordinates import finite_columns, module_views
 from manylens.explorer.diversity_curves import diversity_curves
 from manylens.explorer.images import image_bytes, image_query
 from manylens.explorer.similarities import MOST_ROWS, module_similarities

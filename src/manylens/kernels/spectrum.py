@@ -167,3 +167,18 @@ def warn_if_indefinite(gram: FloatArray, root: FloatArray) -> None:
             "asymmetric parts, which feature maps cannot represent and leave out.",
             stacklevel=2,
         )
+
+
+def block_reflector(axes: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """V (D, d), T Vᵀ (d, D) and signs (d,) with I - V T Vᵀ orthogonal and its first columns axes * signs.
+
+    V are the Householder vectors of the QR decomposition of orthonormal axes, whose R is diagonal.
+    """
+    (packed, tau), R = linalg.qr(axes, mode="raw")
+    V = np.tril(packed[:, : len(tau)], -1)
+    np.fill_diagonal(V, 1)
+    T, products = np.zeros((len(tau), len(tau))), V.T @ V
+    for j, factor in enumerate(tau):
+        T[:j, j] = -factor * (T[:j, :j] @ products[:j, j])
+        T[j, j] = factor
+    return V, T @ V.T, np.sign(np.diagonal(R)).copy()

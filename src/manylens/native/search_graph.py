@@ -298,6 +298,19 @@ def link(
     retake(state)
 
 
+def print_progress(n: int) -> Progress:
+    """Print how many of n rows are linked, about ten times."""
+    printed = 0
+
+    def report(done: int) -> None:
+        nonlocal printed
+        if 10 * done // n > printed:
+            printed = 10 * done // n
+            print(f"ModuleNeighbors: {done:,} of {n:,} rows linked", flush=True)
+
+    return report
+
+
 def batches(rows: IntArray, n_present: int) -> Iterator[IntArray]:
     """Runs of new rows: 1, 2, 4, ... and then one in `BATCH` of those present."""
     start = 0
