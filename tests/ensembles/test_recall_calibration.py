@@ -421,6 +421,13 @@ def test_new_rows_without_near_copies_find_their_neighbors_among_near_copies(rec
     assert index.index_.plan.prove
 
 
+@pytest.mark.parametrize("metric", ["cosine", "inner_product"])
+def test_near_copies_are_noticed_with_other_metrics(metric):
+    index = ModuleNeighbors(metric=metric).fit(augmented(DIGITS[:600], 15))
+    assert index.index_.plan.prove
+    assert not ModuleNeighbors(metric=metric).fit(DIGITS).index_.plan.prove
+
+
 def test_a_graph_of_near_copies_is_kept_with_a_warning_and_can_be_tuned():
     base, queries = augmented(DIGITS[:600], 20), DIGITS[1000:1200]
     with pytest.warns(UserWarning, match="Most rows have near copies in this index") as caught:
