@@ -1,5 +1,6 @@
 """What TreePruner notices about the ensemble: its own rows, weights of classes, and what it cannot hold."""
 
+import pickle
 import warnings
 
 import numpy as np
@@ -13,10 +14,12 @@ from sklearn.ensemble import (
     HistGradientBoostingRegressor,
     RandomForestClassifier,
 )
+from sklearn.metrics import log_loss
 
 from manylens import AlignmentPruner
 from manylens.datasets import make_friedman
 from manylens.pruning import TreePruner
+from manylens.pruning.alignment_pruner import read_members
 from manylens.pruning.path_losses import LossPath
 from manylens.pruning.size_limits import Goal, SizeLimits
 
@@ -217,3 +220,48 @@ def test_a_rise_of_wrong_classes_alone_can_refuse_a_path():
     assert limits.refused_for_errors(path, goal)
     assert not limits.refused_for_errors(path._replace(error_rise=same), goal)
     assert not limits.refused_for_errors(path._replace(rise=np.full(2, 0.5)), goal)
+
+
+def stopped(module, how, path):
+    """A model that ends before its last stage: by a parameter, by a callback, or loaded from a file."""
+    (rows, target), library = RARE, {"lightgbm": lightgbm, "xgboost": xgboost}[module]
+    held_out = [(rows[N : 2 * N], target[N : 2 * N])]
+    if module == "lightgbm":
+        model, callbacks = (
+            library.LGBMClassifier(**QUIET | {"n_estimators": 300}),
+            [library.early_stopping(5)],
+        )
+        model.fit(rows[:N], target[:N], eval_set=held_out, callbacks=callbacks)
+        return pickle.loads(pickle.dumps(model)) if how == "loaded" else model
+    callback = {"callbacks": [library.callback.EarlyStopping(rounds=5)]}
+    options = callback if how == "callback" else {"early_stopping_rounds": 5}
+    model = library.XGBClassifier(n_estimators=300, n_jobs=1, **options)
+    model.fit(rows[:N], target[:N], eval_set=held_out, verbose=False)
+    if how == "loaded":
+        model.save_model(path / "model.ubj")
+        model = library.XGBClassifier()
+        model.load_model(path / "model.ubj")
+    return model
+
+
+@pytest.mark.parametrize("module", ["lightgbm", "xgboost"])
+@pytest.mark.parametrize("how", ["parameter", "callback", "loaded"])
+def test_the_stages_that_predict_uses_are_pruned_however_boosting_was_stopped(module, how, tmp_path):
+    model, (rows, target) = stopped(module, how, tmp_path), RARE
+    best = model.best_iteration_ if module == "lightgbm" else model.best_iteration + 1
+    small = TreePruner(model, guarantee=0, random_state=0).fit(rows[N:], target[N:], guarantee_rows=rows)
+    assert small.whole_members_ == best < 290
+    assert small.whole_loss_ == pytest.approx(log_loss(target[N:], model.predict_proba(rows[N:])), rel=1e-5)
+    np.testing.assert_array_equal(small.predict(rows), model.predict(rows))
+    members = read_members(model)
+    assert len(members.members) == best
+    score = members.score(rows)[:, 0]
+    np.testing.assert_allclose(1 / (1 + np.exp(-score)), model.predict_proba(rows)[:, 1], rtol=1e-4)
+
+
+def test_a_booster_of_xgboost_keeps_the_rounds_after_the_best_one_like_its_predict(tmp_path):
+    model, (rows, target) = stopped("xgboost", "parameter", tmp_path), RARE
+    booster = model.get_booster()
+    small = TreePruner(booster, guarantee=0, random_state=0).fit(rows[N:], target[N:], guarantee_rows=rows)
+    assert small.whole_members_ == booster.num_boosted_rounds() > model.best_iteration + 1
+    np.testing.assert_array_equal(small.predict(rows), booster.predict(xgboost.DMatrix(rows)) > 0.5)

@@ -12,7 +12,7 @@ import numpy as np
 
 from manylens.native.trees import FlatTrees
 from manylens.optional import import_optional
-from manylens.pruning.boosting_members import refuse_unreadable_xgboost
+from manylens.pruning.boosting_members import refuse_unreadable_xgboost, xgboost_rounds
 from manylens.pruning.tree_ensembles import (
     OneTree,
     TreeEnsemble,
@@ -251,15 +251,15 @@ class XGBoostFormat(TreeFormat):
 
 
 def xgboost_booster(model: Any) -> Any:
-    """The Booster of an estimator, up to its best iteration after early stopping, or the Booster itself."""
+    """The Booster of an estimator, with the rounds that its `predict` uses, or the Booster itself."""
     if not hasattr(model, "get_booster"):
         return model
     if not model.__sklearn_is_fitted__():
         raise ValueError(
             f"This {type(model).__name__} is not fitted yet: call its fit first, or use fit_ensemble=True."
         )
-    booster = model.get_booster()
-    return booster[: model.best_iteration + 1] if model.early_stopping_rounds else booster
+    booster, rounds = model.get_booster(), xgboost_rounds(model)
+    return booster[:rounds] if rounds < booster.num_boosted_rounds() else booster
 
 
 def xgboost_intercept(settings: dict[str, Any], link: str) -> FloatArray:

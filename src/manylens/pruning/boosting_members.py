@@ -204,9 +204,7 @@ class XGBoostStages(Iterations):
             )
         refuse_unreadable_xgboost(self.ensemble)
         self.booster = self.ensemble.get_booster()
-        # after early stopping, predict uses only the rounds up to the best one
-        best = getattr(self.ensemble, "best_iteration", None) if self.ensemble.early_stopping_rounds else None
-        self.n_rounds = self.booster.num_boosted_rounds() if best is None else best + 1
+        self.n_rounds = xgboost_rounds(self.ensemble)
         return list(range(self.n_rounds))
 
     def score(self, X: Any) -> FloatArray:
@@ -218,6 +216,13 @@ class XGBoostStages(Iterations):
     def _margin(self, X: Any, first: int, end: int) -> FloatArray:
         margin = self.booster.inplace_predict(X, iteration_range=(first, end), predict_type="margin")
         return np.reshape(margin, (X.shape[0], -1))
+
+
+def xgboost_rounds(model: Any) -> int:
+    """Rounds that an estimator of XGBoost predicts with: up to the best one, if its booster knows any."""
+    booster = model.get_booster()
+    rounds, best = booster.num_boosted_rounds(), booster.attr("best_iteration")
+    return int(rounds) if best is None else min(int(rounds), int(best) + 1)
 
 
 def refuse_unreadable_xgboost(model: Any) -> None:
