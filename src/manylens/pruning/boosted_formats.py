@@ -199,6 +199,7 @@ class XGBoostFormat(TreeFormat):
     class_names = ("XGBClassifier", "XGBRegressor")
     booster_module = "xgboost"
     cover_is_curvature = True
+    absent = np.nan
 
     def read(self, model: Any) -> TreeEnsemble:
         booster = xgboost_booster(model)

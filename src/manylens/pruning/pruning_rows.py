@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import gammainc, gammaincc, gammaln, xlogy
 
 from manylens.pruning.members import ForestMembers
-from manylens.pruning.pruned_ensemble import probabilities
+from manylens.pruning.pruned_ensemble import dense_rows, probabilities
 from manylens.pruning.training_moments import resemble_training_rows, some_errors, warn_of_training_rows
 from manylens.pruning.tree_ensembles import TreeEnsemble, TreeFormat, tree_ends
 from manylens.typing import BoolArray, FloatArray, IntArray
@@ -188,9 +188,9 @@ def training_counts(ensemble: Any, whole: TreeEnsemble) -> FloatArray:
     return np.concatenate([tree.tree_.n_node_samples for tree in trees]).astype(np.float64)
 
 
-def dense(X: Any) -> FloatArray:
-    """Rows as a dense array."""
+def dense(X: Any, absent: float = 0.0) -> FloatArray:
+    """Rows as a dense array, with this value for entries that a sparse matrix does not store."""
     if not hasattr(X, "toarray"):
         return X
     require_memory(8.0 * X.shape[0] * X.shape[1], "A dense copy of the sparse rows")
-    return X.toarray()
+    return dense_rows(X, absent)

@@ -188,7 +188,7 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
         reader = find_format(ensemble)
         whole = reader.read(ensemble)
         allow_nan = not hasattr(ensemble, "fit") or get_tags(ensemble).input_tags.allow_nan
-        rows = validate_float_rows(self, X, allow_nan, reset=True)
+        rows = validate_float_rows(self, X, allow_nan, True, reader.absent)
         check_same_columns(self, ensemble)
         if self.n_features_in_ <= int(whole.trees.feature.max(initial=0)):
             raise ValueError(
@@ -205,8 +205,8 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
         self.whole_bytes_, self.whole_loss_ = tree_bytes(whole.trees), evaluator.whole_loss
         if self.guarantee is not None:
             if guarantee_rows is not None:
-                rows = validate_float_rows(self, guarantee_rows, allow_nan, reset=False)
-            model, candidate = self._faithful(whole, dense(rows), evaluator)
+                rows = validate_float_rows(self, guarantee_rows, allow_nan, False, reader.absent)
+            model, candidate = self._faithful(whole, dense(rows, reader.absent), evaluator)
         else:
             warn_of_class_weights(ensemble, whole)
             model, candidate = self._smallest(evaluator)
@@ -280,7 +280,7 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
             some = np.sort(random.permutation(n)[:most])
             X, y, target = X[some], y[some], target[some]
             unseen = None if unseen is None else np.ascontiguousarray(unseen[:, some])
-        rows = comparable_rows(dense(X), whole.trees)
+        rows = comparable_rows(dense(X, reader.absent), whole.trees)
         leaves = row_leaves(rows, whole.trees, unseen, target)
         if unseen is None:
             refuse_training_rows(ensemble, whole, leaves.node.reshape(T, -1), reader)
