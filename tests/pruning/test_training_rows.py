@@ -1,5 +1,6 @@
 """Rows that the members were trained on are recognized, in whatever order and number they are given."""
 
+import pickle
 import warnings
 
 import numpy as np
@@ -137,3 +138,31 @@ def test_stable_members_are_used_out_of_bag_on_request():
     X, y = FRIEDMAN[0][:400], FRIEDMAN[1][:400]
     lines = BaggingRegressor(Ridge(), 10, random_state=0).fit(X, y)
     assert AlignmentPruner(lines, cv="oob").fit(X, y).n_kept_ > 0
+
+
+@pytest.mark.parametrize("name", FORESTS)
+@pytest.mark.parametrize("part", [slice(400), slice(400, 800)])
+@pytest.mark.parametrize("pruner", [TreePruner, AlignmentPruner])
+def test_a_forest_made_by_to_ensemble_warns_that_its_samples_are_unknown(name, part, pruner):
+    ensemble, rows, target = fitted(name)
+    small = TreePruner(ensemble, max_nodes=500, link="identity", random_state=0)
+    forest = pickle.loads(pickle.dumps(small.fit(rows[:400], target[:400]).to_ensemble()))
+    with pytest.warns(UserWarning, match=r"was made by to_ensemble\(\), so .* its training rows cannot") as w:
+        pruner(forest).fit(rows[part], target[part])
+    assert w[0].filename == __file__
+    with pytest.raises(ValueError, match=r"this .* has no samples"):
+        AlignmentPruner(forest, cv="oob").fit(rows[part], target[part])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        AlignmentPruner(forest, cv=None).fit(rows[400:], target[400:])
+        pruner(forest, fit_ensemble=True, **{"max_nodes": 90} if pruner is TreePruner else {}).fit(
+            rows, target
+        )
+
+
+def test_training_rows_of_a_pruned_forest_without_samples_are_still_refused():
+    rows, target = FRIEDMAN
+    forest = ExtraTreesRegressor(30, random_state=0).fit(rows[:400], target[:400])
+    small = TreePruner(forest, max_nodes=900, random_state=0).fit(rows[400:], target[400:])
+    with pytest.raises(ValueError, match="These are the rows that the ExtraTreesRegressor was fitted to"):
+        TreePruner(small.to_ensemble()).fit(rows[:400], target[:400])

@@ -235,7 +235,9 @@ class ForestMembers(Members):
             raise no_mean_error(self.name, "criterion", ensemble.criterion)
 
     def samples(self) -> Sequence[IntArray] | None:
-        return self.ensemble.estimators_samples_ if self.ensemble.bootstrap else None
+        if not self.ensemble.bootstrap or lost_samples(self.ensemble):
+            return None
+        return self.ensemble.estimators_samples_
 
     def shrink(self, ensemble: Any) -> Any:
         forest = copy.copy(ensemble)
@@ -371,6 +373,11 @@ def prediction_blocks(members: Members, X: Any, n_jobs: int | None) -> Iterator[
                 f"The predictions of member {np.argmin(finite)} contain NaN or infinity: remove this member."
             )
         yield rows, P
+
+
+def lost_samples(forest: Any) -> bool:
+    """Whether a forest has trees without a seed, made by `to_ensemble`, so that their samples are unknown."""
+    return forest.bootstrap and any(tree.random_state is None for tree in forest.estimators_)
 
 
 def bag_mask(samples: Sequence[IntArray], n_rows: int) -> BoolArray | None:

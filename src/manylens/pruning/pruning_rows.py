@@ -9,9 +9,14 @@ from typing import Any, TypeAlias
 import numpy as np
 from scipy.special import gammainc, gammaincc, gammaln, xlogy
 
-from manylens.pruning.members import ForestMembers
+from manylens.pruning.members import ForestMembers, lost_samples
 from manylens.pruning.pruned_ensemble import dense_rows, probabilities
-from manylens.pruning.training_moments import resemble_training_rows, some_errors, warn_of_training_rows
+from manylens.pruning.training_moments import (
+    resemble_training_rows,
+    some_errors,
+    warn_of_lost_samples,
+    warn_of_training_rows,
+)
 from manylens.pruning.tree_ensembles import TreeEnsemble, TreeFormat, tree_ends
 from manylens.typing import BoolArray, FloatArray, IntArray
 from manylens.validation import require_memory
@@ -61,6 +66,9 @@ def out_of_bag(ensemble: Any, whole: TreeEnsemble, X: Any, target: FloatArray) -
     they resemble some of them.
     """
     if not whole.averages or not ensemble.bootstrap:
+        return None
+    if lost_samples(ensemble):
+        warn_of_lost_samples(type(ensemble).__name__)
         return None
     forest = SampledForest(ensemble, X.shape[0])
     samples = forest.samples()

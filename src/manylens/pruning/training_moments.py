@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.model_selection import check_cv
 from sklearn.utils.multiclass import check_classification_targets
 
-from manylens.pruning.members import Link, Members, prediction_blocks
+from manylens.pruning.members import ForestMembers, Link, Members, lost_samples, prediction_blocks
 from manylens.pruning.pruned_ensemble import probabilities
 from manylens.pruning.selection import Alignment, Method
 from manylens.summaries.prediction_moments import FoldedMoments
@@ -128,6 +128,8 @@ def _rows_in_bag(members: Members, X: Any, Y: FloatArray, cv: CV, n_jobs: int | 
     if cv is None:
         return None
     in_bag, samples = members.in_bag(X), members.samples()
+    if cv == "auto" and isinstance(members, ForestMembers) and lost_samples(members.ensemble):
+        warn_of_lost_samples(members.name)
     if samples is None or (in_bag is not None and members.of_trees):
         resembling = False
     else:
@@ -149,6 +151,15 @@ def warn_of_training_rows(members: Members) -> None:
         f"These rows resemble rows that the members of this {members.name} were trained on, but they are "
         "not all of them in the order of its fit. Predictions for training rows say little about the "
         "quality of a member: give all training rows in their order, or other rows.",
+        stacklevel=6,
+    )
+
+
+def warn_of_lost_samples(name: str) -> None:
+    """Warn that training rows of a forest that was made by `to_ensemble` cannot be recognized."""
+    warnings.warn(
+        f"This {name} was made by to_ensemble(), so that the bootstrap samples of its trees are unknown and "
+        "its training rows cannot be told from others: give only rows that it was not fitted to.",
         stacklevel=6,
     )
 

@@ -410,7 +410,7 @@ def write_tree(template: Any, tree: OneTree) -> Any:
         state | {"max_depth": depth, "node_count": len(nodes), "nodes": nodes, "values": values}
     )
     written = copy.copy(template)
-    written.tree_ = made
+    written.tree_, written.random_state = made, None  # the seed would draw the rows of the template
     return written
 
 
