@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from numbers import Real
 from typing import Any, Literal, Self
 
@@ -14,7 +15,7 @@ from sklearn.utils import Tags, check_array, get_tags, indexable
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.alignment.targets import target_features
-from manylens.pruning.boosting_members import BOOSTING
+from manylens.pruning.boosting_members import BOOSTING, without_early_stopping
 from manylens.pruning.members import AVERAGING, ListMembers, Members, fitted_copy
 from manylens.pruning.pruned_ensemble import (
     PrunedEnsemble,
@@ -98,7 +99,8 @@ class AlignmentPruner(FactsMixin, PrunerMixin, MetaEstimatorMixin, BaseEstimator
         Mean squared errors of the pruned and of the whole ensemble on the predictions learned from.
     held_out_error_ : float
         Mean squared error by cross-validation with five folds of the predictions learned from. For boosting
-        on its training rows, that of refitted copies for held-out rows (of class probabilities for classes).
+        on its training rows, that of refitted copies for held-out rows, or NaN if there are none; errors are
+        then those of values or class probabilities.
     anchor_ : float
         The anchor used; 0 for ensembles other than boosting.
     estimator_ : PrunedEnsemble
@@ -181,8 +183,10 @@ class AlignmentPruner(FactsMixin, PrunerMixin, MetaEstimatorMixin, BaseEstimator
         anchor, held_out = self._choose_anchor(ensemble, members, named_rows, target)
         moments, exponent = training_moments(members, rows, target, self.cv, anchor, self.n_jobs, self.method)
         self._select(ensemble, members, moments, exponent, anchor)
-        if held_out is not None:  # cross-validation of stages on their training rows would say nothing
-            self.held_out_error_ = held_out
+        if members.additive and (held_out is not None or anchor > 0):
+            self.error_, self.whole_error_ = errors_of((self.estimator_, ensemble), named_rows, target)
+            # cross-validation of stages, with their own score in the target, would say nothing
+            self.held_out_error_ = np.nan if held_out is None else held_out
         return self
 
     def _select(
@@ -341,7 +345,7 @@ def choose_anchor(pruner: AlignmentPruner, ensemble: Any, X: Any, y: AnyArray) -
     classes = getattr(ensemble, "classes_", None)
     if classes is not None and np.unique(y, return_counts=True)[1].min() < ANCHOR_FOLDS:
         return ANCHORS[-1], None
-    exponent = safe_scale(y) if classes is None and y.dtype == np.float64 else 0
+    exponent = target_scale(classes, y)
     many = X.shape[0] > ANCHOR_ROWS
     splits = (
         ShuffleSplit(1, test_size=1 / ANCHOR_FOLDS, random_state=0)
@@ -354,8 +358,8 @@ def choose_anchor(pruner: AlignmentPruner, ensemble: Any, X: Any, y: AnyArray) -
         held_out = take_rows(X, test), y[test]
         try:
             with np.errstate(over="ignore", invalid="ignore"):  # scikit-learn raises if it cannot fit
-                copy = clone(ensemble).fit(rows, targets)
-        except ValueError:  # fit needs more than X and y, such as rows for early stopping
+                copy = without_early_stopping(ensemble).fit(rows, targets)
+        except ValueError:  # fit needs more than X and y
             return ANCHORS[-1], None
         n += len(test)
         whole += squared_loss(copy, *held_out, exponent)
@@ -369,6 +373,17 @@ def choose_anchor(pruner: AlignmentPruner, ensemble: Any, X: Any, y: AnyArray) -
         best = int(good[0]) if len(good) else int(np.argmin(pruned))
         return ANCHORS[best], unscaled(pruned[best] / n, exponent)
     return 1.0, unscaled(whole / n, exponent)
+
+
+def errors_of(models: Sequence[Any], X: Any, y: AnyArray) -> list[float]:
+    """Mean squared errors of the values, or of the class probabilities, that models predict."""
+    scale = target_scale(getattr(models[0], "classes_", None), y)
+    return [unscaled(squared_loss(model, X, y, scale) / X.shape[0], scale) for model in models]
+
+
+def target_scale(classes: AnyArray | None, y: AnyArray) -> int:
+    """The exponent of the power of two by which values are divided to square their errors."""
+    return safe_scale(y) if classes is None and y.dtype == np.float64 else 0
 
 
 def unscaled(error: float, exponent: int) -> float:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.base import is_classifier
+from sklearn.base import clone, is_classifier
 
 from manylens.native.trees import Tree
 from manylens.pruning.members import Members, no_mean_error, rescaled_tree
@@ -27,6 +27,8 @@ OTHER_LOCATIONS = (
     *("regression_l1", "l1", "mae", "mean_absolute_error"),
     *("reg:absoluteerror", "reg:pseudohubererror", "reg:quantileerror"),
 )
+# Parameters of LightGBM and XGBoost that stop boosting by rows given to `fit`
+STOPPING = ("early_stopping_rounds", "early_stopping_round", "early_stopping", "n_iter_no_change")
 
 
 class Stages(Members):
@@ -223,6 +225,28 @@ def xgboost_rounds(model: Any) -> int:
     booster = model.get_booster()
     rounds, best = booster.num_boosted_rounds(), booster.attr("best_iteration")
     return int(rounds) if best is None else min(int(rounds), int(best) + 1)
+
+
+def early_stopping(ensemble: Any) -> dict[str, Any]:
+    """Parameters of LightGBM and XGBoost that need rows for early stopping, with values that need none."""
+    names = LightGBMStages.class_names + XGBoostStages.class_names
+    if not any(base.__name__ in names for base in type(ensemble).__mro__):
+        return {}
+    params = ensemble.get_params(deep=False)
+    given = params.get("callbacks") or []
+    others = [each for each in given if type(each).__name__ != "EarlyStopping"]
+    callbacks = {"callbacks": others or None} if len(others) < len(given) else {}
+    return callbacks | {name: None for name in STOPPING if params.get(name)}
+
+
+def without_early_stopping(ensemble: Any) -> Any:
+    """A copy, not fitted, that needs no rows for early stopping: with the stages that `predict` uses."""
+    copied = clone(ensemble)
+    if hasattr(ensemble, "get_booster"):
+        copied.set_params(n_estimators=xgboost_rounds(ensemble))
+    elif hasattr(ensemble, "booster_"):
+        copied.set_params(n_estimators=len(LightGBMStages(ensemble).members))
+    return copied.set_params(**early_stopping(copied))
 
 
 def refuse_unreadable_xgboost(model: Any) -> None:
