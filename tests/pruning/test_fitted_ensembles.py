@@ -13,6 +13,7 @@ from sklearn.ensemble import (
     HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
     RandomForestClassifier,
+    RandomForestRegressor,
 )
 from sklearn.metrics import log_loss
 
@@ -20,7 +21,10 @@ from manylens import AlignmentPruner
 from manylens.datasets import make_friedman
 from manylens.pruning import TreePruner
 from manylens.pruning.alignment_pruner import read_members
+from manylens.pruning.class_weights import constraint_of, has_first_trees
+from manylens.pruning.node_path import open_nodes
 from manylens.pruning.path_losses import LossPath
+from manylens.pruning.pruned_trees import find_format
 from manylens.pruning.size_limits import Goal, SizeLimits
 
 lightgbm = pytest.importorskip("lightgbm")
@@ -265,3 +269,73 @@ def test_a_booster_of_xgboost_keeps_the_rounds_after_the_best_one_like_its_predi
     small = TreePruner(booster, guarantee=0, random_state=0).fit(rows[N:], target[N:], guarantee_rows=rows)
     assert small.whole_members_ == booster.num_boosted_rounds() > model.best_iteration + 1
     np.testing.assert_array_equal(small.predict(rows), booster.predict(xgboost.DMatrix(rows)) > 0.5)
+
+
+RISING = [
+    (
+        RandomForestRegressor(20, monotonic_cst=[1] + 9 * [0], random_state=0),
+        "monotonic_cst",
+    ),
+    (HistGradientBoostingRegressor(max_iter=30, monotonic_cst=[1] + 9 * [0]), "monotonic_cst"),
+    (lightgbm.LGBMRegressor(**QUIET, monotone_constraints=[1] + 9 * [0]), "monotone_constraints"),
+    (xgboost.XGBRegressor(**SLOW, n_jobs=1, monotone_constraints=(1,)), "monotone_constraints"),
+]
+FREE = [
+    HistGradientBoostingRegressor(max_iter=30, monotonic_cst=10 * [0]),
+    lightgbm.LGBMRegressor(**QUIET, monotone_constraints=10 * [0]),
+    xgboost.XGBRegressor(**SLOW, n_jobs=1, monotone_constraints="(0,0)"),
+]
+
+
+@pytest.mark.parametrize(("model", "name"), RISING)
+def test_monotonic_constraints_cause_a_warning_unless_they_are_kept(model, name):
+    rows, target = VALUES
+    model.fit(rows[:N], target[:N])
+    part = slice(N) if isinstance(model, RandomForestRegressor) else slice(N, 3 * N)
+    said = rf"was fitted with {name}, but cuts and refits .* use AlignmentPruner with refit='nonnegative'"
+    with pytest.warns(UserWarning, match=said) as found:
+        prune(model, rows[part], target[part])
+    assert [each.filename for each in found] == [__file__]
+    for booster in filter(None, [getattr(model, "booster_", None), getattr(model, "_Booster", None)]):
+        with pytest.warns(UserWarning, match=r"Booster was fitted with monotone_constraints, but cuts"):
+            prune(booster, rows[part], target[part])
+    said = rf"was fitted with {name}, but negative weights need not keep"
+    if name == "monotone_constraints":  # the weights of the others are positive
+        with pytest.warns(UserWarning, match=said):
+            AlignmentPruner(model, refit="ridge", anchor=0).fit(rows[N : 3 * N], target[N : 3 * N])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        small = AlignmentPruner(model, anchor=0).fit(rows[N : 3 * N], target[N : 3 * N])
+    low, high = rows[:N].copy(), rows[:N].copy()
+    low[:, 0], high[:, 0] = 0.2, 0.8
+    assert np.all(small.predict(low) <= small.predict(high) + 1e-9)
+
+
+@pytest.mark.parametrize(("model", "name"), RISING[1:])
+def test_boosting_with_monotonic_constraints_that_is_only_stopped_early_keeps_them(model, name):
+    rows, target = VALUES
+    model.fit(rows[:N], target[:N])
+    whole = find_format(model).read(model)
+    first = open_nodes(whole, 5).ensemble()
+    assert has_first_trees(first, whole)
+    assert not has_first_trees(first._replace(trees=first.trees._replace(value=first.trees.value + 1)), whole)
+    noisy = target[N : N + 20] + 9 * np.random.default_rng(0).standard_normal(20)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        small = TreePruner(model, loss=0, random_state=0).fit(rows[N : N + 20], noisy)
+    kept = has_first_trees(small.estimator_.model, whole)
+    assert kept == (not any("need not keep predictions monotonic" in str(each.message) for each in found))
+
+
+def test_constraints_by_column_names_are_read():
+    assert constraint_of(HistGradientBoostingRegressor(monotonic_cst={"a": 0, "b": -1})) == "monotonic_cst"
+    assert constraint_of(HistGradientBoostingRegressor(monotonic_cst={"a1": 0})) is None
+
+
+@pytest.mark.parametrize("model", FREE)
+def test_constraints_of_zero_cause_no_warning(model):
+    rows, target = VALUES
+    model.fit(rows[:N], target[:N])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        prune(model, rows[N:], target[N:])

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manylens.alignment.targets import target_features
 from manylens.pruning.boosting_members import BOOSTING, without_early_stopping
+from manylens.pruning.class_weights import warn_of_constraints
 from manylens.pruning.members import AVERAGING, ListMembers, Members, fitted_copy
 from manylens.pruning.pruned_ensemble import (
     PrunedEnsemble,
@@ -183,6 +184,8 @@ class AlignmentPruner(FactsMixin, PrunerMixin, MetaEstimatorMixin, BaseEstimator
         anchor, held_out = self._choose_anchor(ensemble, members, named_rows, target)
         moments, exponent = training_moments(members, rows, target, self.cv, anchor, self.n_jobs, self.method)
         self._select(ensemble, members, moments, exponent, anchor)
+        if np.any(self.weights_ < 0):
+            warn_of_constraints(ensemble, "negative weights")
         if members.additive and (held_out is not None or anchor > 0):
             self.error_, self.whole_error_ = errors_of((self.estimator_, ensemble), named_rows, target)
             # cross-validation of stages, with their own score in the target, would say nothing

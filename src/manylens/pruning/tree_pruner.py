@@ -12,7 +12,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import Tags, check_consistent_length, get_tags, indexable
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.pruning.class_weights import warn_of_class_weights
+from manylens.pruning.class_weights import has_first_trees, warn_of_class_weights, warn_of_constraints
 from manylens.pruning.cover_cuts import cover_models, cover_paths, smallest_cut
 from manylens.pruning.held_out_trials import held_out_trials, own_trial, refitted_trials
 from manylens.pruning.model_choice import Choice, choose_prefix, choose_refit, cut_optimism, stage_optimism
@@ -210,6 +210,8 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
         else:
             warn_of_class_weights(ensemble, whole)
             model, candidate = self._smallest(evaluator)
+        if not has_first_trees(model, whole):
+            warn_of_constraints(ensemble, "cuts and refits of leaves")
         self.link_, self.shrinkage_ = candidate.link, candidate.shrinkage
         self.path_["fresh_loss"] = evaluator.fresh_losses(self.path_["bytes"])
         empty = (type(reader).__name__, reader.empty(ensemble))
