@@ -9,6 +9,7 @@ from itertools import compress
 from typing import Any
 
 import numpy as np
+from sklearn.base import is_classifier
 
 from manylens.native.trees import FlatTrees
 from manylens.optional import import_optional
@@ -51,6 +52,7 @@ class LightGBMFormat(TreeFormat):
         )
         if link is None:
             raise refuse(model, f"was fitted with objective={objective!r}")
+        check_objective(model, objective, link == "logistic")
         if "average_output" in head.split("\n"):
             raise refuse(model, "was fitted with boosting='rf', whose trees are averaged and not added")
         trees, cover = read_lightgbm_trees(model, sections, n_columns)
@@ -210,6 +212,7 @@ class XGBoostFormat(TreeFormat):
         if link is None or learner["gradient_booster"]["name"] != "gbtree" or settings["num_target"] != "1":
             kind = learner["gradient_booster"]["name"]
             raise refuse(model, f"was fitted with objective={objective!r} and booster={kind!r}")
+        check_objective(model, objective, link == "logistic")
         n_columns = max(1, int(settings["num_class"]))
         trees, cover = read_xgboost_trees(model, bytes(booster.save_raw("ubj")))
         classes = None if link == "identity" else classes_of(model, max(2, n_columns))
@@ -317,6 +320,17 @@ def xgboost_tree(number: int, tree: OneTree, n_features: str) -> dict[str, Any]:
             "size_leaf_vector": "1",
         },
     }
+
+
+def check_objective(model: Any, objective: str, of_classes: bool) -> None:
+    """Raise if a regressor has an objective for classes, or a classifier one for values."""
+    if hasattr(model, "fit") and is_classifier(model) != of_classes:
+        name = type(model).__name__
+        kinds = ("classifier", "classes") if of_classes else ("regressor", "values")
+        raise ValueError(
+            f"{name} was fitted with objective={objective!r}, which is for {kinds[1]}, so that the pruned "
+            f"model would not predict what {name} does: use the library's {kinds[0]} with this objective."
+        )
 
 
 def classes_of(model: Any, n_classes: int) -> AnyArray:
