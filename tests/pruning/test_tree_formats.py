@@ -358,3 +358,14 @@ def test_objectives_for_classes_of_regressors_and_the_reverse_are_refused(kind, 
         TreePruner(model).fit(other, y[:300])
     booster = model.booster_ if "LGBM" in kind.__name__ else model.get_booster()
     assert TreePruner(booster, max_nodes=40).fit(other, y[:300]).n_nodes_ <= 40
+
+
+@pytest.mark.parametrize("kind", ["int64", "int8", "uint16", "float64", "float32", "bool", "str"])
+def test_labels_of_onnx_compare_equal_to_predicted_classes(kind):
+    runtime = pytest.importorskip("onnxruntime")
+    y = (targets(X)[3] > 0).astype(int).astype(kind)
+    model = make(RandomForestClassifier).fit(X, y)
+    small = pruned(model)
+    rows = other.astype(np.float32)
+    label, _ = runtime.InferenceSession(small.to_onnx().SerializeToString()).run(None, {"X": rows})
+    np.testing.assert_array_equal(label == model.predict(rows), np.ones(len(rows), dtype=bool))

@@ -116,7 +116,8 @@ class PrunedTrees(PrunedModel):
     def to_onnx(self) -> Any:
         """Return an ONNX model: inputs X (n, d), outputs `values`, or `label` and `probabilities`.
 
-        X is float32, or float64 for LightGBM and HistGradientBoosting, which compare in double precision.
+        X is float32, or float64 for LightGBM and HistGradientBoosting, which compare in double precision. The
+        label is int64 for classes that are numbers or booleans, and a string for others.
 
         Returns
         -------
