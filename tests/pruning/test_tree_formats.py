@@ -344,16 +344,16 @@ def test_stages_of_xgboost_with_several_trees_are_kept_together(classes):
 @pytest.mark.parametrize(
     ("kind", "objective", "said"),
     [
-        (xgboost.XGBRegressor, "binary:logistic", "for classes, .* use the library's classifier"),
-        (lightgbm.LGBMRegressor, "binary", "for classes, .* use the library's classifier"),
-        (xgboost.XGBClassifier, "reg:squarederror", "for values, .* use the library's regressor"),
-        (lightgbm.LGBMClassifier, "regression", "for values, .* use the library's regressor"),
+        (xgboost.XGBRegressor, "binary:logistic", "for classes, which needs a classifier"),
+        (lightgbm.LGBMRegressor, "binary", "for classes, which needs a classifier"),
+        (xgboost.XGBClassifier, "reg:squarederror", "for values, which needs a regressor"),
+        (lightgbm.LGBMClassifier, "regression", "for values, which needs a regressor"),
     ],
 )
 def test_objectives_for_classes_of_regressors_and_the_reverse_are_refused(kind, objective, said):
     y = np.unique(targets(X)[2], return_inverse=True)[1]
     model = make(kind).set_params(objective=objective).fit(X, y)
-    said = rf"{kind.__name__} was fitted with objective='{objective}[^']*', .* {said}"
+    said = rf"{kind.__name__} was fitted with objective='{objective}[^']*' {said}"
     with pytest.raises(ValueError, match=said):
         TreePruner(model).fit(other, y[:300])
     booster = model.booster_ if "LGBM" in kind.__name__ else model.get_booster()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from numbers import Real
 from typing import Any, Literal, Self
 
@@ -187,7 +186,8 @@ class AlignmentPruner(FactsMixin, PrunerMixin, MetaEstimatorMixin, BaseEstimator
         if np.any(self.weights_ < 0):
             warn_of_constraints(ensemble, "negative weights")
         if members.additive and (held_out is not None or anchor > 0):
-            self.error_, self.whole_error_ = errors_of((self.estimator_, ensemble), named_rows, target)
+            self.error_ = squared_error(self.estimator_, named_rows, target)
+            self.whole_error_ = squared_error(ensemble, named_rows, target)
             # cross-validation of stages, with their own score in the target, would say nothing
             self.held_out_error_ = np.nan if held_out is None else held_out
         return self
@@ -348,7 +348,7 @@ def choose_anchor(pruner: AlignmentPruner, ensemble: Any, X: Any, y: AnyArray) -
     classes = getattr(ensemble, "classes_", None)
     if classes is not None and np.unique(y, return_counts=True)[1].min() < ANCHOR_FOLDS:
         return ANCHORS[-1], None
-    exponent = target_scale(classes, y)
+    exponent = safe_scale(y) if classes is None and y.dtype == np.float64 else 0
     many = X.shape[0] > ANCHOR_ROWS
     splits = (
         ShuffleSplit(1, test_size=1 / ANCHOR_FOLDS, random_state=0)
@@ -378,15 +378,10 @@ def choose_anchor(pruner: AlignmentPruner, ensemble: Any, X: Any, y: AnyArray) -
     return 1.0, unscaled(whole / n, exponent)
 
 
-def errors_of(models: Sequence[Any], X: Any, y: AnyArray) -> list[float]:
-    """Mean squared errors of the values, or of the class probabilities, that models predict."""
-    scale = target_scale(getattr(models[0], "classes_", None), y)
-    return [unscaled(squared_loss(model, X, y, scale) / X.shape[0], scale) for model in models]
-
-
-def target_scale(classes: AnyArray | None, y: AnyArray) -> int:
-    """The exponent of the power of two by which values are divided to square their errors."""
-    return safe_scale(y) if classes is None and y.dtype == np.float64 else 0
+def squared_error(model: Any, X: Any, y: AnyArray) -> float:
+    """Mean squared error of the values, or of the class probabilities, that a model predicts."""
+    exponent = 0 if hasattr(model, "classes_") or y.dtype != np.float64 else safe_scale(y)
+    return unscaled(squared_loss(model, X, y, exponent) / X.shape[0], exponent)
 
 
 def unscaled(error: float, exponent: int) -> float:

@@ -325,12 +325,8 @@ def xgboost_tree(number: int, tree: OneTree, n_features: str) -> dict[str, Any]:
 def check_objective(model: Any, objective: str, of_classes: bool) -> None:
     """Raise if a regressor has an objective for classes, or a classifier one for values."""
     if hasattr(model, "fit") and is_classifier(model) != of_classes:
-        name = type(model).__name__
-        kinds = ("classifier", "classes") if of_classes else ("regressor", "values")
-        raise ValueError(
-            f"{name} was fitted with objective={objective!r}, which is for {kinds[1]}, so that the pruned "
-            f"model would not predict what {name} does: use the library's {kinds[0]} with this objective."
-        )
+        what = "classes, which needs a classifier" if of_classes else "values, which needs a regressor"
+        raise refuse(model, f"was fitted with objective={objective!r} for {what} of the same library")
 
 
 def classes_of(model: Any, n_classes: int) -> AnyArray:

@@ -233,10 +233,8 @@ def early_stopping(ensemble: Any) -> dict[str, Any]:
     if not any(base.__name__ in names for base in type(ensemble).__mro__):
         return {}
     params = ensemble.get_params(deep=False)
-    given = params.get("callbacks") or []
-    others = [each for each in given if type(each).__name__ != "EarlyStopping"]
-    callbacks = {"callbacks": others or None} if len(others) < len(given) else {}
-    return callbacks | {name: None for name in STOPPING if params.get(name)}
+    stops = any(type(each).__name__ == "EarlyStopping" for each in params.get("callbacks") or ())
+    return dict.fromkeys(["callbacks"] * stops + [name for name in STOPPING if params.get(name)])
 
 
 def without_early_stopping(ensemble: Any) -> Any:

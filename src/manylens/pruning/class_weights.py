@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from manylens.pruning.tree_ensembles import TreeEnsemble
 
+CONSTRAINED = re.compile(r'monotone_constraints(":"|: )[^]"]*1')  # in XGBoost's or LightGBM's settings
 EQUAL = {"scale_pos_weight": 1.0, "is_unbalance": 0.0}  # values that give both classes equal weights
 
 
@@ -59,13 +61,9 @@ def constraint_of(ensemble: Any) -> str | None:
     given, booster = getattr(ensemble, "monotonic_cst", None), booster_of(ensemble)
     if given is not None:
         return "monotonic_cst" if np.any(list(getattr(given, "values", lambda: given)())) else None
-    text = ""
-    if hasattr(booster, "save_config"):  # of XGBoost
-        grown = json.loads(booster.save_config())["learner"]["gradient_booster"].get("tree_train_param", {})
-        text = grown.get("monotone_constraints", "")
-    elif hasattr(booster, "model_to_string"):  # of LightGBM
-        text = booster.model_to_string(num_iteration=1).partition("\nmonotone_constraints=")[2].split("\n")[0]
-    return "monotone_constraints" if "1" in text else None
+    read = getattr(booster, "model_to_string", lambda **_: "")  # of LightGBM
+    text = booster.save_config() if hasattr(booster, "save_config") else read(num_iteration=1)
+    return "monotone_constraints" if CONSTRAINED.search(text) else None
 
 
 def booster_of(ensemble: Any) -> Any:
