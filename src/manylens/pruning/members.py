@@ -235,9 +235,8 @@ class ForestMembers(Members):
             raise no_mean_error(self.name, "criterion", ensemble.criterion)
 
     def samples(self) -> Sequence[IntArray] | None:
-        if not self.ensemble.bootstrap or lost_samples(self.ensemble):
-            return None
-        return self.ensemble.estimators_samples_
+        known = self.ensemble.bootstrap and not has_new_values(self.ensemble)
+        return self.ensemble.estimators_samples_ if known else None
 
     def shrink(self, ensemble: Any) -> Any:
         forest = copy.copy(ensemble)
@@ -375,9 +374,10 @@ def prediction_blocks(members: Members, X: Any, n_jobs: int | None) -> Iterator[
         yield rows, P
 
 
-def lost_samples(forest: Any) -> bool:
-    """Whether a forest has trees without a seed, made by `to_ensemble`, so that their samples are unknown."""
-    return forest.bootstrap and any(tree.random_state is None for tree in forest.estimators_)
+def has_new_values(ensemble: Any) -> bool:
+    """Whether trees of scikit-learn were made by `to_ensemble`: without a seed, their samples are unknown."""
+    trees = np.ravel(np.array(getattr(ensemble, "estimators_", ()), dtype=object))
+    return any(tree.random_state is None for tree in trees)
 
 
 def bag_mask(samples: Sequence[IntArray], n_rows: int) -> BoolArray | None:

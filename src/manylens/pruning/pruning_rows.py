@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.special import gammainc, gammaincc, gammaln, xlogy
 
-from manylens.pruning.members import ForestMembers, lost_samples
+from manylens.pruning.class_weights import class_weighting
+from manylens.pruning.members import ForestMembers, has_new_values
+from manylens.pruning.node_path import residuals
 from manylens.pruning.pruned_ensemble import dense_rows, probabilities
 from manylens.pruning.training_moments import (
     resemble_training_rows,
@@ -25,6 +28,8 @@ BY_CHANCE = 1e-6  # largest probability of counts of rows in leaves that are no 
 COMPARED = 64  # trees in which rows are compared with those that the ensemble was fitted to
 TINY = 1e-300  # instead of a probability of zero
 ROUNDED = 1e-4, 1e-3  # relative tolerances of counts, and of XGBoost's sums of second derivatives
+LEAST_LEAVES = 10  # that tell whether targets can be those of training
+NOISE = 1e-3  # share of the squared residuals from which on targets are others
 
 Leaves: TypeAlias = tuple[IntArray, FloatArray, FloatArray]  # of a tree: number and mass of rows; cover
 
@@ -67,7 +72,7 @@ def out_of_bag(ensemble: Any, whole: TreeEnsemble, X: Any, target: FloatArray) -
     """
     if not whole.averages or not ensemble.bootstrap:
         return None
-    if lost_samples(ensemble):
+    if has_new_values(ensemble):
         warn_of_lost_samples(type(ensemble).__name__)
         return None
     forest = SampledForest(ensemble, X.shape[0])
@@ -75,13 +80,18 @@ def out_of_bag(ensemble: Any, whole: TreeEnsemble, X: Any, target: FloatArray) -
     if samples is None:
         return None
     if forest.in_bag(X) is None:
-        if likely_training_rows(leaves_of_forest(forest, samples, X), ROUNDED[0], independent=True)[1]:
+        known = likely_training_rows(leaves_of_forest(forest, samples, X), ROUNDED[0], independent=True)[1]
+        trees, few = whole.trees, forest.members[:COMPARED]
+        leaves = (trees.leaf[root + tree.apply(X)] for root, tree in zip(trees.roots, few, strict=False))
+        if known and within_targets(len(trees.roots) * trees.value, leaves, target):
             raise ValueError(
                 f"These rows include those that the {type(ensemble).__name__} was fitted to, in another "
                 "order or among others: give exactly these rows, in the order of its fit, or only rows that "
                 "it was not fitted to."
             )
-        if resemble_training_rows(some_errors(forest, X, target, None)[1], samples):
+        if known:
+            warn_of_same_points(ensemble)
+        elif resemble_training_rows(some_errors(forest, X, target, None)[1], samples):
             warn_of_training_rows(forest)
         return None
     return unseen_rows(samples, X.shape[0])
@@ -95,11 +105,33 @@ def unseen_rows(samples: Sequence[IntArray], n_rows: int) -> BoolArray:
     return unseen
 
 
-def refuse_training_rows(ensemble: Any, whole: TreeEnsemble, at: IntArray, reader: TreeFormat) -> None:
-    """Raise if rows that end in these nodes (t, n) must be those that the ensemble was fitted to."""
+def warn_of_same_points(ensemble: Any) -> None:
+    """Warn that rows have the features of the training rows, but other targets."""
+    warnings.warn(
+        f"These rows have the features of those that the {type(ensemble).__name__} was fitted to, but as "
+        "their targets seem to be others, they are used as new measurements at the same points: losses say "
+        "little about other points, and nothing if these are its training rows, fitted with weights.",
+        stacklevel=6,
+    )
+
+
+def refuse_training_rows(
+    ensemble: Any, whole: TreeEnsemble, at: IntArray, target: FloatArray, reader: TreeFormat
+) -> None:
+    """Raise if rows that end in these nodes (t, n) must be those that the ensemble was fitted to.
+
+    Warn if their features are, but not their targets, unless values are known not to be plain means.
+    """
     if getattr(ensemble, "bootstrap", False):  # see `out_of_bag`
         return
-    if fitted_to(whole, at[:COMPARED], training_counts(ensemble, whole), reader.cover_is_curvature):
+    given = at[:COMPARED], training_counts(ensemble, whole), reader.cover_is_curvature
+    if fitted_to(whole, *given):
+        weighted = class_weighting(ensemble, whole.n_outputs == 1) is not None
+        weighted |= not np.allclose(given[1], whole.cover[: len(given[1])])
+        unclear = has_new_values(ensemble) or (weighted and not whole.averages)
+        if not unclear and not could_be_fitted_to(whole, target, *given):
+            warn_of_same_points(ensemble)
+            return
         again = ", or use fit_ensemble=True: it fits a copy to 80 % of the rows and prunes it on the rest"
         raise ValueError(
             f"These are the rows that the {type(ensemble).__name__} was fitted to, or most of them, perhaps "
@@ -186,6 +218,52 @@ def leaves_of_boosting(
         yield number, weight, cover[first:last][leaf].astype(np.float64)
         if curved:
             score[:, column] += trees.value[trees.leaf[nodes], 0]
+
+
+def could_be_fitted_to(
+    ensemble: TreeEnsemble, target: FloatArray, at: IntArray, cover: FloatArray, curved: bool
+) -> bool:
+    """Whether leaves with the rows of training have values that these targets (n, C) give, or too few tell.
+
+    Means of a forest are within the targets. A leaf of boosting with residuals that sum to G, and second
+    derivatives that sum to H, has the value v with G = v (a H + b) + c sign(v), for the same a, b and c in
+    all leaves: the learning rate and penalties. LightGBM's first stage, with the intercept, is left out.
+    """
+    trees, C = ensemble.trees, ensemble.n_outputs
+    score, log_loss, found = np.tile(ensemble.intercept, (len(target), 1)), ensemble.link == "logistic", []
+    trained, leaves = cover[trees.children[: len(cover), 0] == np.arange(len(cover))], trees.leaf[at]
+    if ensemble.averages:
+        same = np.isclose(np.bincount(leaves.ravel(), minlength=len(trained)), trained)
+        return within_targets(len(trees.roots) * trees.value[: len(trained)], leaves, target, same)
+    for k, leaf in enumerate(leaves):
+        if k % C == 0:
+            residual = -residuals(score, target, ensemble.link)
+            p = target - residual
+        column, (here, inside) = trees.column[k], np.unique(leaf, return_inverse=True)
+        r, v, h = residual[:, column], trees.value[here, 0], (p * (1 - p) if log_loss else p**0)[:, column]
+        n, G, H, squares = (np.bincount(inside, each) for each in (h**0, r, h, r**2))
+        mass, cover = min(C, 2) * H if curved and log_loss else n, trained[here]
+        shares = np.allclose(mass / mass.sum(), cover / cover.sum(), rtol=ROUNDED[1])
+        same = (shares | np.isclose(mass, cover, rtol=ROUNDED[1])) & (v != 0)  # penalties may set values to 0
+        if k >= C or len(trees.roots) == C:
+            found.append((np.stack([v * H, v, np.sign(v), G, squares / np.sqrt(n)]) / np.sqrt(n))[:, same])
+        score[:, column] += trees.value[leaf, 0]
+    *terms, wanted, mean_squares = np.concatenate(found, axis=1)
+    misfit = wanted - np.transpose(terms) @ np.linalg.lstsq(np.transpose(terms), wanted)[0]
+    return len(wanted) < LEAST_LEAVES or bool(np.sum(misfit**2) <= NOISE * mean_squares.sum())
+
+
+def within_targets(
+    value: FloatArray, leaves: Iterable[IntArray], target: FloatArray, same: BoolArray | None = None
+) -> bool:
+    """Whether leaf values (m, C) are between the targets (n, C) of rows there, as weighted means are."""
+    low, high = np.full(value.shape, np.inf), np.full(value.shape, -np.inf)
+    for leaf in leaves:
+        np.minimum.at(low, leaf, target)
+        np.maximum.at(high, leaf, target)
+    reached, slack = low <= high, 1e-9 * np.abs(value).max()
+    beyond = reached & ((value < low - slack) | (value > high + slack))
+    return not np.any(beyond if same is None else beyond[same])
 
 
 def training_counts(ensemble: Any, whole: TreeEnsemble) -> FloatArray:

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.model_selection import check_cv
 from sklearn.utils.multiclass import check_classification_targets
 
-from manylens.pruning.members import ForestMembers, Link, Members, lost_samples, prediction_blocks
+from manylens.pruning.members import Link, Members, prediction_blocks
 from manylens.pruning.pruned_ensemble import probabilities
 from manylens.pruning.selection import Alignment, Method
 from manylens.summaries.prediction_moments import FoldedMoments
@@ -128,7 +128,7 @@ def _rows_in_bag(members: Members, X: Any, Y: FloatArray, cv: CV, n_jobs: int | 
     if cv is None:
         return None
     in_bag, samples = members.in_bag(X), members.samples()
-    if cv == "auto" and isinstance(members, ForestMembers) and lost_samples(members.ensemble):
+    if cv == "auto" and samples is None and getattr(members.ensemble, "bootstrap", False):
         warn_of_lost_samples(members.name)
     if samples is None or (in_bag is not None and members.of_trees):
         resembling = False

@@ -285,7 +285,7 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
         rows = comparable_rows(dense(X, reader.absent), whole.trees)
         leaves = row_leaves(rows, whole.trees, unseen, target)
         if unseen is None:
-            refuse_training_rows(ensemble, whole, leaves.node.reshape(T, -1), reader)
+            refuse_training_rows(ensemble, whole, leaves.node.reshape(T, -1), target, reader)
             return HeldOutEvaluator(whole, rows, leaves, held_out_trials(whole, leaves, random))
         retrain = refitted_trials(ensemble, reader, *given, random, some)
         trials = retrain(self._first_trees(T)) or own_trial(whole, leaves)
