@@ -339,3 +339,29 @@ def test_constraints_of_zero_cause_no_warning(model):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         prune(model, rows[N:], target[N:])
+
+
+@pytest.mark.parametrize("pruner", [TreePruner, AlignmentPruner])
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        (xgboost.XGBClassifier(early_stopping_rounds=3), "early_stopping_rounds"),
+        (xgboost.XGBClassifier(callbacks=[xgboost.callback.EarlyStopping(rounds=3)]), "callbacks"),
+        (lightgbm.LGBMClassifier(early_stopping_round=3, verbose=-1), "early_stopping_round"),
+    ],
+)
+def test_copies_are_not_fitted_without_rows_for_early_stopping(pruner, model, name):
+    rows, target = RARE
+    with pytest.raises(ValueError, match=rf"rows for early stopping that {name} of this .* needs: set it to"):
+        pruner(model, fit_ensemble=True).fit(rows, target)
+
+
+@pytest.mark.parametrize("name", ["stumps", "LightGBM"])
+@pytest.mark.parametrize("options", [{}, {"guarantee": 0.1}, {"max_nodes": 40}])
+@pytest.mark.filterwarnings("ignore:No smaller model")
+def test_losses_are_floats_of_python(name, options):
+    model, (rows, target) = BOOSTING[name]
+    model.fit(rows[:N], target[:N])
+    small = TreePruner(model, random_state=0, **options).fit(rows[N : 2 * N], target[N : 2 * N])
+    kinds = {type(each) for each in (small.held_out_loss_, small.held_out_loss_error_, small.whole_loss_)}
+    assert kinds == {float}

@@ -14,7 +14,7 @@ from sklearn.utils import Tags, check_array, get_tags, indexable
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.alignment.targets import target_features
-from manylens.pruning.boosting_members import BOOSTING, without_early_stopping
+from manylens.pruning.boosting_members import BOOSTING, refuse_early_stopping, without_early_stopping
 from manylens.pruning.class_weights import warn_of_constraints
 from manylens.pruning.members import AVERAGING, ListMembers, Members, fitted_copy
 from manylens.pruning.pruned_ensemble import (
@@ -171,6 +171,8 @@ class AlignmentPruner(FactsMixin, PrunerMixin, MetaEstimatorMixin, BaseEstimator
         check_jobs(self.n_jobs)
         if y is None:
             raise ValueError("AlignmentPruner requires y to be passed, but the target y is None.")
+        if self.fit_ensemble:
+            refuse_early_stopping(self.ensemble)
         with plain_conversion_errors("X or y"):
             ensemble = fitted_copy(self.ensemble, X, y) if self.fit_ensemble else self.ensemble
         members = read_members(ensemble)

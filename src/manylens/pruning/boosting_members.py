@@ -237,6 +237,16 @@ def early_stopping(ensemble: Any) -> dict[str, Any]:
     return dict.fromkeys(["callbacks"] * stops + [name for name in STOPPING if params.get(name)])
 
 
+def refuse_early_stopping(ensemble: Any) -> None:
+    """Raise if a copy of the ensemble cannot be fitted without rows for early stopping."""
+    if params := early_stopping(ensemble):
+        raise ValueError(
+            f"fit_ensemble=True fits a copy without the rows for early stopping that {', '.join(params)} of "
+            f"this {type(ensemble).__name__} needs: set it to None, or fit the ensemble and leave "
+            "fit_ensemble=False."
+        )
+
+
 def without_early_stopping(ensemble: Any) -> Any:
     """A copy, not fitted, that needs no rows for early stopping: with the stages that `predict` uses."""
     copied = clone(ensemble)

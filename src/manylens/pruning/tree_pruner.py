@@ -12,6 +12,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import Tags, check_consistent_length, get_tags, indexable
 from sklearn.utils.validation import check_is_fitted
 
+from manylens.pruning.boosting_members import refuse_early_stopping
 from manylens.pruning.class_weights import has_first_trees, warn_of_class_weights, warn_of_constraints
 from manylens.pruning.cover_cuts import cover_models, cover_paths, smallest_cut
 from manylens.pruning.held_out_trials import held_out_trials, own_trial, refitted_trials
@@ -85,6 +86,7 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
         For rows given as `fit(X, y, guarantee_rows=...)`: the largest change of a predicted value. With
         classes, no predicted class may change, whatever the number. Leaf values are then refitted to the
         predictions of the ensemble, and `loss` is ignored. If no model also meets the limits, `fit` raises.
+        Values are sums in double precision; XGBoost, which adds in single precision, may differ by rounding.
     fit_ensemble : bool, default=False
         Whether to fit a copy of the ensemble first. Forests with bootstrap=True are fitted to all rows;
         others are fitted to 80 % of the rows and pruned on the rest, with a warning if that is less than 10.
@@ -241,6 +243,7 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
             raise ValueError(
                 "fit_ensemble=True needs an estimator, but a Booster has no fit: use its estimator."
             )
+        refuse_early_stopping(self.ensemble)
         check_consistent_length(X, y)
         with plain_conversion_errors("X or y"), plain_label_errors():
             if getattr(self.ensemble, "bootstrap", False):
@@ -363,7 +366,7 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
         columns = np.array([nodes_size(model) for model in self._models]).T
         self.path_ = dict(zip(("members", "nodes", "bytes"), columns, strict=True))
         self.path_ |= {"loss": path.loss, "rise": path.rise, "rise_error": path.rise_error}
-        self.held_out_loss_ = choice.held_out_loss
+        self.held_out_loss_ = float(choice.held_out_loss)
         self.held_out_loss_error_ = float(path.loss_error[choice.step])
         return self._models[choice.step].ensemble()
 
