@@ -253,3 +253,12 @@ def test_leaves_too_few_to_tell_targets_apart_refuse_rows():
     model = HistGradientBoostingRegressor(max_iter=1, max_leaf_nodes=9).fit(GRID, measured(GRID, 1, False))
     with pytest.raises(ValueError, match="or most of them, perhaps"):
         TreePruner(model).fit(GRID, measured(GRID, 2, False))
+
+
+def test_training_rows_of_many_classes_are_refused():
+    """The trees that are compared are all of the first stage."""
+    rng = np.random.default_rng(0)
+    rows, target = rng.standard_normal((600, 3)), np.arange(600) % 70
+    model = HistGradientBoostingClassifier(max_iter=2, min_samples_leaf=5).fit(rows, target)
+    with pytest.raises(ValueError, match="or most of them, perhaps"):
+        TreePruner(model).fit(rows, target)

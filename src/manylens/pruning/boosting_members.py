@@ -27,8 +27,7 @@ OTHER_LOCATIONS = (
     *("regression_l1", "l1", "mae", "mean_absolute_error"),
     *("reg:absoluteerror", "reg:pseudohubererror", "reg:quantileerror"),
 )
-# Parameters of LightGBM and XGBoost that stop boosting by rows given to `fit`
-STOPPING = ("early_stopping_rounds", "early_stopping_round", "early_stopping", "n_iter_no_change")
+STOPPING = ("early_stopping_rounds", "early_stopping_round")  # of XGBoost and LightGBM, by rows given to fit
 
 
 class Stages(Members):
@@ -228,11 +227,8 @@ def xgboost_rounds(model: Any) -> int:
 
 
 def early_stopping(ensemble: Any) -> dict[str, Any]:
-    """Parameters of LightGBM and XGBoost that need rows for early stopping, with values that need none."""
-    names = LightGBMStages.class_names + XGBoostStages.class_names
-    if not any(base.__name__ in names for base in type(ensemble).__mro__):
-        return {}
-    params = ensemble.get_params(deep=False)
+    """Parameters of LightGBM and XGBoost that need rows for early stopping, with None instead."""
+    params = ensemble.get_params(deep=False) if hasattr(ensemble, "get_params") else {}
     stops = any(type(each).__name__ == "EarlyStopping" for each in params.get("callbacks") or ())
     return dict.fromkeys(["callbacks"] * stops + [name for name in STOPPING if params.get(name)])
 

@@ -320,9 +320,7 @@ def validate_member_rows(estimator: BaseEstimator, X: Any, members: Members, res
     return validate_float_rows(estimator, X, members.allow_nan, reset)
 
 
-def validate_float_rows(
-    estimator: BaseEstimator, X: Any, allow_nan: bool, reset: bool, absent: float = 0.0
-) -> Any:
+def validate_float_rows(estimator: Any, X: Any, allow_nan: bool, reset: bool, absent: float = 0.0) -> Any:
     """Rows as a dense or CSR array of floats; sparse frames are dense if absent entries are not zeros."""
     if absent and hasattr(X, "sparse"):  # of pandas; libraries read their zeros as zeros
         X = X.sparse.to_dense()

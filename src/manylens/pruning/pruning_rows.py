@@ -14,12 +14,7 @@ from manylens.pruning.class_weights import class_weighting
 from manylens.pruning.members import ForestMembers, has_new_values
 from manylens.pruning.node_path import residuals
 from manylens.pruning.pruned_ensemble import dense_rows, probabilities
-from manylens.pruning.training_moments import (
-    resemble_training_rows,
-    some_errors,
-    warn_of_lost_samples,
-    warn_of_training_rows,
-)
+from manylens.pruning.training_moments import resemble_training_rows, some_errors, warn_of_training_rows
 from manylens.pruning.tree_ensembles import TreeEnsemble, TreeFormat, tree_ends
 from manylens.typing import BoolArray, FloatArray, IntArray
 from manylens.validation import require_memory
@@ -73,7 +68,7 @@ def out_of_bag(ensemble: Any, whole: TreeEnsemble, X: Any, target: FloatArray) -
     if not whole.averages or not ensemble.bootstrap:
         return None
     if has_new_values(ensemble):
-        warn_of_lost_samples(type(ensemble).__name__)
+        warn_of_training_rows(ForestMembers(ensemble))
         return None
     forest = SampledForest(ensemble, X.shape[0])
     samples = forest.samples()
@@ -223,34 +218,44 @@ def leaves_of_boosting(
 def could_be_fitted_to(
     ensemble: TreeEnsemble, target: FloatArray, at: IntArray, cover: FloatArray, curved: bool
 ) -> bool:
-    """Whether leaves with the rows of training have values that these targets (n, C) give, or too few tell.
-
-    Means of a forest are within the targets. A leaf of boosting with residuals that sum to G, and second
-    derivatives that sum to H, has the value v with G = v (a H + b) + c sign(v), for the same a, b and c in
-    all leaves: the learning rate and penalties. LightGBM's first stage, with the intercept, is left out.
-    """
-    trees, C = ensemble.trees, ensemble.n_outputs
-    score, log_loss, found = np.tile(ensemble.intercept, (len(target), 1)), ensemble.link == "logistic", []
-    trained, leaves = cover[trees.children[: len(cover), 0] == np.arange(len(cover))], trees.leaf[at]
+    """Whether leaves with the rows of training have the values of these targets (n, C), or too few tell."""
+    trees = ensemble.trees
+    trained = cover[trees.children[: len(cover), 0] == np.arange(len(cover))]
     if ensemble.averages:
-        same = np.isclose(np.bincount(leaves.ravel(), minlength=len(trained)), trained)
-        return within_targets(len(trees.roots) * trees.value[: len(trained)], leaves, target, same)
-    for k, leaf in enumerate(leaves):
+        same = np.isclose(np.bincount(trees.leaf[at].ravel(), minlength=len(trained)), trained)
+        return within_targets(len(trees.roots) * trees.value[: len(trained)], trees.leaf[at], target, same)
+    equations = leaf_equations(ensemble, target, trees.leaf[at], trained, curved)
+    found = np.concatenate([np.empty((5, 0)), *equations], axis=1)
+    misfit = found[3] - found[:3].T @ np.linalg.lstsq(found[:3].T, found[3])[0]
+    return found.shape[1] < LEAST_LEAVES or bool(np.sum(misfit**2) <= NOISE * found[4].sum())
+
+
+def leaf_equations(
+    ensemble: TreeEnsemble, target: FloatArray, leaves: IntArray, trained: FloatArray, curved: bool
+) -> Iterator[FloatArray]:
+    """Of leaves with the rows of training: v H, v, sign(v) and G over sqrt(n); mean square of the residuals.
+
+    A leaf of boosting whose n rows have residuals that sum to G, and second derivatives that sum to H, has
+    the value v with G = v (a H + b) + c sign(v), with the same a, b and c in all leaves: the learning rate
+    and penalties. The first stage of several is left out: LightGBM's holds the intercept.
+    """
+    C, T = ensemble.n_outputs, len(ensemble.trees.roots)
+    score, log_loss = np.tile(ensemble.intercept, (len(target), 1)), ensemble.link == "logistic"
+    for k, (leaf, column) in enumerate(zip(leaves, ensemble.trees.column, strict=False)):
         if k % C == 0:
             residual = -residuals(score, target, ensemble.link)
             p = target - residual
-        column, (here, inside) = trees.column[k], np.unique(leaf, return_inverse=True)
-        r, v, h = residual[:, column], trees.value[here, 0], (p * (1 - p) if log_loss else p**0)[:, column]
-        n, G, H, squares = (np.bincount(inside, each) for each in (h**0, r, h, r**2))
-        mass, cover = min(C, 2) * H if curved and log_loss else n, trained[here]
+            curvature = p * (1 - p) if log_loss else np.ones_like(p)
+        here, inside = np.unique(leaf, return_inverse=True)
+        v, cover = ensemble.trees.value[here, 0], trained[here]
+        r, h = residual[:, column], curvature[:, column]
+        n, G, H, squares = (np.bincount(inside, each) for each in (np.ones(len(r)), r, h, r**2))
+        mass = min(C, 2) * H if curved and log_loss else n
         shares = np.allclose(mass / mass.sum(), cover / cover.sum(), rtol=ROUNDED[1])
         same = (shares | np.isclose(mass, cover, rtol=ROUNDED[1])) & (v != 0)  # penalties may set values to 0
-        if k >= C or len(trees.roots) == C:
-            found.append((np.stack([v * H, v, np.sign(v), G, squares / np.sqrt(n)]) / np.sqrt(n))[:, same])
-        score[:, column] += trees.value[leaf, 0]
-    *terms, wanted, mean_squares = np.concatenate(found, axis=1)
-    misfit = wanted - np.transpose(terms) @ np.linalg.lstsq(np.transpose(terms), wanted)[0]
-    return len(wanted) < LEAST_LEAVES or bool(np.sum(misfit**2) <= NOISE * mean_squares.sum())
+        if k >= C or T == C:
+            yield (np.stack([v * H, v, np.sign(v), G, squares / np.sqrt(n)]) / np.sqrt(n))[:, same]
+        score[:, column] += ensemble.trees.value[leaf, 0]
 
 
 def within_targets(
