@@ -245,8 +245,16 @@ def test_training_rows_with_weights_are_refused_if_their_library_shows_weights()
         with pytest.raises(ValueError, match="or most of them, perhaps"):
             TreePruner(model).fit(rows, target)
     hidden = HistGradientBoostingRegressor(max_iter=30).fit(rows, target, weight)
-    with pytest.warns(UserWarning, match="nothing if these are its training rows, fitted with weights"):
+    with pytest.warns(UserWarning, match="nothing if these are its training rows, which weights"):
         TreePruner(hidden, max_nodes=400).fit(rows, target)
+
+
+@pytest.mark.parametrize("kind", [RandomForestRegressor, HistGradientBoostingRegressor])
+def test_training_rows_of_models_with_monotonic_constraints_are_refused(kind):
+    rows, target = FRIEDMAN[0][:400], FRIEDMAN[1][:400]
+    model = kind(monotonic_cst=[1] + 9 * [0], random_state=0).fit(rows, target)
+    with pytest.raises(ValueError, match=r"was fitted to, (or most of them|in another order)"):
+        TreePruner(model).fit(rows[::-1], target[::-1])
 
 
 def test_leaves_too_few_to_tell_targets_apart_refuse_rows():

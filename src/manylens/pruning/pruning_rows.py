@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from scipy.special import gammainc, gammaincc, gammaln, xlogy
 
-from manylens.pruning.class_weights import class_weighting
+from manylens.pruning.class_weights import class_weighting, constraint_of
 from manylens.pruning.members import ForestMembers, has_new_values
 from manylens.pruning.node_path import residuals
 from manylens.pruning.pruned_ensemble import dense_rows, probabilities
@@ -78,7 +78,8 @@ def out_of_bag(ensemble: Any, whole: TreeEnsemble, X: Any, target: FloatArray) -
         known = likely_training_rows(leaves_of_forest(forest, samples, X), ROUNDED[0], independent=True)[1]
         trees, few = whole.trees, forest.members[:COMPARED]
         leaves = (trees.leaf[root + tree.apply(X)] for root, tree in zip(trees.roots, few, strict=False))
-        if known and within_targets(len(trees.roots) * trees.value, leaves, target):
+        bounded = constraint_of(ensemble)
+        if known and (bounded or within_targets(len(trees.roots) * trees.value, leaves, target)):
             raise ValueError(
                 f"These rows include those that the {type(ensemble).__name__} was fitted to, in another "
                 "order or among others: give exactly these rows, in the order of its fit, or only rows that "
@@ -105,7 +106,8 @@ def warn_of_same_points(ensemble: Any) -> None:
     warnings.warn(
         f"These rows have the features of those that the {type(ensemble).__name__} was fitted to, but as "
         "their targets seem to be others, they are used as new measurements at the same points: losses say "
-        "little about other points, and nothing if these are its training rows, fitted with weights.",
+        "little about other points, and nothing if these are its training rows, which weights, DART or "
+        "limits of leaf values can hide.",
         stacklevel=6,
     )
 
@@ -123,7 +125,7 @@ def refuse_training_rows(
     if fitted_to(whole, *given):
         weighted = class_weighting(ensemble, whole.n_outputs == 1) is not None
         weighted |= not np.allclose(given[1], whole.cover[: len(given[1])])
-        unclear = has_new_values(ensemble) or (weighted and not whole.averages)
+        unclear = has_new_values(ensemble) or constraint_of(ensemble) or (weighted and not whole.averages)
         if not unclear and not could_be_fitted_to(whole, target, *given):
             warn_of_same_points(ensemble)
             return
