@@ -7,7 +7,9 @@ from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegress
 from sklearn.model_selection import train_test_split
 
 from manylens import AlignmentPruner
+from manylens.datasets import make_friedman
 from manylens.pruning.alignment_pruner import ANCHORS, choose_anchor
+from manylens.pruning.boosting_members import without_early_stopping
 
 
 @pytest.fixture(scope="module")
@@ -98,14 +100,57 @@ def test_a_class_too_small_to_split_gets_the_largest_anchor(diabetes):
     y = np.repeat([0, 1, 2], [29, 29, 2])
     boosting = GradientBoostingClassifier(n_estimators=5, random_state=0).fit(X, y)
     assert choose_anchor(AlignmentPruner(boosting), boosting, X, y) == (ANCHORS[-1], None)
+    small = AlignmentPruner(boosting).fit(X, y)
+    error = np.mean(np.sum((boosting.predict_proba(X) - np.eye(3)[y]) ** 2, axis=1))
+    assert small.whole_error_ == pytest.approx(error)
+    assert np.isnan(small.held_out_error_)
 
 
-def test_an_ensemble_that_cannot_be_refitted_gets_the_largest_anchor(diabetes):
-    xgboost = pytest.importorskip("xgboost", reason="early stopping by given rows is XGBoost's")
+class OnlyOnce(GradientBoostingRegressor):
+    """Boosting that cannot be fitted to other rows."""
+
+    def fit(self, X, y, weight=None):
+        if weight is None:
+            raise ValueError("give weights")
+        return super().fit(X, y, weight)
+
+
+def test_an_ensemble_that_cannot_be_refitted_gets_the_largest_anchor_and_errors_of_its_values(diabetes):
     X, y, X_test, y_test, _ = diabetes
-    boosting = xgboost.XGBRegressor(n_estimators=20, early_stopping_rounds=5)
-    boosting.fit(X, y, eval_set=[(X_test, y_test)], verbose=False)
-    assert AlignmentPruner(boosting).fit(X, y).anchor_ == ANCHORS[-1]
+    boosting = OnlyOnce(n_estimators=20).fit(X, y, np.ones(len(y)))
+    for rows, target in ((X, y), (X_test, y_test)):
+        small = AlignmentPruner(boosting).fit(rows, target)
+        assert small.anchor_ == ANCHORS[-1]
+        assert small.whole_error_ == pytest.approx(np.mean((boosting.predict(rows) - target) ** 2))
+        assert small.error_ == pytest.approx(np.mean((small.predict(rows) - target) ** 2))
+        assert np.isnan(small.held_out_error_)
+
+
+def stopped_early(library, X, y, X_test, y_test):
+    """Boosting of 300 stages, stopped early by given rows."""
+    if library == "lightgbm":
+        lightgbm = pytest.importorskip("lightgbm")
+        boosting = lightgbm.LGBMRegressor(n_estimators=300, early_stopping_rounds=5, verbose=-1, n_jobs=1)
+        return boosting.fit(X, y, eval_X=X_test, eval_y=y_test)
+    xgboost = pytest.importorskip("xgboost")
+    stop = {"early_stopping_rounds": 5}
+    stop = {"callbacks": [xgboost.callback.EarlyStopping(rounds=5)]} if library == "callback" else stop
+    boosting = xgboost.XGBRegressor(n_estimators=300, n_jobs=1, **stop)
+    return boosting.fit(X, y, eval_set=[(X_test, y_test)], verbose=False)
+
+
+@pytest.mark.parametrize("library", ["lightgbm", "xgboost", "callback"])
+def test_copies_of_boosting_that_was_stopped_early_have_as_many_stages(library):
+    X, y = make_friedman(1600, random_state=0)
+    X, X_test, y, y_test = X[:400], X[400:], y[:400], y[400:]
+    boosting = stopped_early(library, X, y, X_test, y_test)
+    copy = without_early_stopping(boosting).fit(X, y)
+    np.testing.assert_allclose(copy.predict(X_test), boosting.predict(X_test), rtol=1e-5)
+    small = AlignmentPruner(boosting).fit(X_test, y_test)  # held-out rows
+    assert small.anchor_ == 0
+    error = np.mean((boosting.predict(X_test) - y_test) ** 2)
+    assert small.whole_error_ == pytest.approx(error, rel=0.05)
+    assert 0.5 * error < small.held_out_error_ < 2 * error
 
 
 @pytest.mark.parametrize("anchor", [2, -0.1, "much"])

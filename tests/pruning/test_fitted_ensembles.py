@@ -1,5 +1,6 @@
 """What TreePruner notices about the ensemble: its own rows, weights of classes, and what it cannot hold."""
 
+import pickle
 import warnings
 
 import numpy as np
@@ -12,12 +13,18 @@ from sklearn.ensemble import (
     HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
     RandomForestClassifier,
+    RandomForestRegressor,
 )
+from sklearn.metrics import log_loss
 
 from manylens import AlignmentPruner
 from manylens.datasets import make_friedman
 from manylens.pruning import TreePruner
+from manylens.pruning.alignment_pruner import read_members
+from manylens.pruning.class_weights import constraint_of, has_first_trees
+from manylens.pruning.node_path import open_nodes
 from manylens.pruning.path_losses import LossPath
+from manylens.pruning.pruned_trees import find_format
 from manylens.pruning.size_limits import Goal, SizeLimits
 
 lightgbm = pytest.importorskip("lightgbm")
@@ -217,3 +224,144 @@ def test_a_rise_of_wrong_classes_alone_can_refuse_a_path():
     assert limits.refused_for_errors(path, goal)
     assert not limits.refused_for_errors(path._replace(error_rise=same), goal)
     assert not limits.refused_for_errors(path._replace(rise=np.full(2, 0.5)), goal)
+
+
+def stopped(module, how, path):
+    """A model that ends before its last stage: by a parameter, by a callback, or loaded from a file."""
+    (rows, target), library = RARE, {"lightgbm": lightgbm, "xgboost": xgboost}[module]
+    held_out = [(rows[N : 2 * N], target[N : 2 * N])]
+    if module == "lightgbm":
+        model, callbacks = (
+            library.LGBMClassifier(**QUIET | {"n_estimators": 300}),
+            [library.early_stopping(5)],
+        )
+        model.fit(rows[:N], target[:N], eval_set=held_out, callbacks=callbacks)
+        return pickle.loads(pickle.dumps(model)) if how == "loaded" else model
+    callback = {"callbacks": [library.callback.EarlyStopping(rounds=5)]}
+    options = callback if how == "callback" else {"early_stopping_rounds": 5}
+    model = library.XGBClassifier(n_estimators=300, n_jobs=1, **options)
+    model.fit(rows[:N], target[:N], eval_set=held_out, verbose=False)
+    if how == "loaded":
+        model.save_model(path / "model.ubj")
+        model = library.XGBClassifier()
+        model.load_model(path / "model.ubj")
+    return model
+
+
+@pytest.mark.parametrize("module", ["lightgbm", "xgboost"])
+@pytest.mark.parametrize("how", ["parameter", "callback", "loaded"])
+def test_the_stages_that_predict_uses_are_pruned_however_boosting_was_stopped(module, how, tmp_path):
+    model, (rows, target) = stopped(module, how, tmp_path), RARE
+    best = model.best_iteration_ if module == "lightgbm" else model.best_iteration + 1
+    small = TreePruner(model, guarantee=0, random_state=0).fit(rows[N:], target[N:], guarantee_rows=rows)
+    assert small.whole_members_ == best < 290
+    assert small.whole_loss_ == pytest.approx(log_loss(target[N:], model.predict_proba(rows[N:])), rel=1e-5)
+    np.testing.assert_array_equal(small.predict(rows), model.predict(rows))
+    members = read_members(model)
+    assert len(members.members) == best
+    score = members.score(rows)[:, 0]
+    np.testing.assert_allclose(1 / (1 + np.exp(-score)), model.predict_proba(rows)[:, 1], rtol=1e-4)
+
+
+def test_a_booster_of_xgboost_keeps_the_rounds_after_the_best_one_like_its_predict(tmp_path):
+    model, (rows, target) = stopped("xgboost", "parameter", tmp_path), RARE
+    booster = model.get_booster()
+    small = TreePruner(booster, guarantee=0, random_state=0).fit(rows[N:], target[N:], guarantee_rows=rows)
+    assert small.whole_members_ == booster.num_boosted_rounds() > model.best_iteration + 1
+    np.testing.assert_array_equal(small.predict(rows), booster.predict(xgboost.DMatrix(rows)) > 0.5)
+
+
+RISING = [
+    (
+        RandomForestRegressor(20, monotonic_cst=[1] + 9 * [0], random_state=0),
+        "monotonic_cst",
+    ),
+    (HistGradientBoostingRegressor(max_iter=30, monotonic_cst=[1] + 9 * [0]), "monotonic_cst"),
+    (lightgbm.LGBMRegressor(**QUIET, monotone_constraints=[1] + 9 * [0]), "monotone_constraints"),
+    (xgboost.XGBRegressor(**SLOW, n_jobs=1, monotone_constraints=(1,)), "monotone_constraints"),
+]
+FREE = [
+    HistGradientBoostingRegressor(max_iter=30, monotonic_cst=10 * [0]),
+    lightgbm.LGBMRegressor(**QUIET, monotone_constraints=10 * [0]),
+    xgboost.XGBRegressor(**SLOW, n_jobs=1, monotone_constraints="(0,0)"),
+]
+
+
+@pytest.mark.parametrize(("model", "name"), RISING)
+def test_monotonic_constraints_cause_a_warning_unless_they_are_kept(model, name):
+    rows, target = VALUES
+    model.fit(rows[:N], target[:N])
+    part = slice(N) if isinstance(model, RandomForestRegressor) else slice(N, 3 * N)
+    said = rf"was fitted with {name}, but cuts and refits .* use AlignmentPruner with refit='nonnegative'"
+    with pytest.warns(UserWarning, match=said) as found:
+        prune(model, rows[part], target[part])
+    assert [each.filename for each in found] == [__file__]
+    for booster in filter(None, [getattr(model, "booster_", None), getattr(model, "_Booster", None)]):
+        with pytest.warns(UserWarning, match=r"Booster was fitted with monotone_constraints, but cuts"):
+            prune(booster, rows[part], target[part])
+    said = rf"was fitted with {name}, but negative weights need not keep"
+    if name == "monotone_constraints":  # the weights of the others are positive
+        with pytest.warns(UserWarning, match=said):
+            AlignmentPruner(model, refit="ridge", anchor=0).fit(rows[N : 3 * N], target[N : 3 * N])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        small = AlignmentPruner(model, anchor=0).fit(rows[N : 3 * N], target[N : 3 * N])
+    low, high = rows[:N].copy(), rows[:N].copy()
+    low[:, 0], high[:, 0] = 0.2, 0.8
+    assert np.all(small.predict(low) <= small.predict(high) + 1e-9)
+
+
+@pytest.mark.parametrize(("model", "name"), RISING[1:])
+def test_boosting_with_monotonic_constraints_that_is_only_stopped_early_keeps_them(model, name):
+    rows, target = VALUES
+    model.fit(rows[:N], target[:N])
+    whole = find_format(model).read(model)
+    first = open_nodes(whole, 5).ensemble()
+    assert has_first_trees(first, whole)
+    assert not has_first_trees(first._replace(trees=first.trees._replace(value=first.trees.value + 1)), whole)
+    noisy = target[N : N + 20] + 9 * np.random.default_rng(0).standard_normal(20)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        small = TreePruner(model, loss=0, random_state=0).fit(rows[N : N + 20], noisy)
+    kept = has_first_trees(small.estimator_.model, whole)
+    assert kept == (not any("need not keep predictions monotonic" in str(each.message) for each in found))
+
+
+def test_constraints_by_column_names_are_read():
+    assert constraint_of(HistGradientBoostingRegressor(monotonic_cst={"a": 0, "b": -1})) == "monotonic_cst"
+    assert constraint_of(HistGradientBoostingRegressor(monotonic_cst={"a1": 0})) is None
+
+
+@pytest.mark.parametrize("model", FREE)
+def test_constraints_of_zero_cause_no_warning(model):
+    rows, target = VALUES
+    model.fit(rows[:N], target[:N])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        prune(model, rows[N:], target[N:])
+
+
+@pytest.mark.parametrize("pruner", [TreePruner, AlignmentPruner])
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        (xgboost.XGBClassifier(early_stopping_rounds=3), "early_stopping_rounds"),
+        (xgboost.XGBClassifier(callbacks=[xgboost.callback.EarlyStopping(rounds=3)]), "callbacks"),
+        (lightgbm.LGBMClassifier(early_stopping_round=3, verbose=-1), "early_stopping_round"),
+    ],
+)
+def test_copies_are_not_fitted_without_rows_for_early_stopping(pruner, model, name):
+    rows, target = RARE
+    with pytest.raises(ValueError, match=rf"rows for early stopping that {name} of this .* needs: set it to"):
+        pruner(model, fit_ensemble=True).fit(rows, target)
+
+
+@pytest.mark.parametrize("name", ["stumps", "LightGBM"])
+@pytest.mark.parametrize("options", [{}, {"guarantee": 0.1}, {"max_nodes": 40}])
+@pytest.mark.filterwarnings("ignore:No smaller model")
+def test_losses_are_floats_of_python(name, options):
+    model, (rows, target) = BOOSTING[name]
+    model.fit(rows[:N], target[:N])
+    small = TreePruner(model, random_state=0, **options).fit(rows[N : 2 * N], target[N : 2 * N])
+    kinds = {type(each) for each in (small.held_out_loss_, small.held_out_loss_error_, small.whole_loss_)}
+    assert kinds == {float}

@@ -1,7 +1,10 @@
 """Ensembles of trees: read, written back to their own library, and exported."""
 
+import warnings
+
 import numpy as np
 import pytest
+import scipy.sparse
 from sklearn.base import is_classifier
 from sklearn.ensemble import (
     ExtraTreesClassifier,
@@ -15,6 +18,7 @@ from sklearn.ensemble import (
 )
 
 import manylens
+from manylens import AlignmentPruner
 from manylens.pruning import PrunedTrees, TreePruner, boosted_formats
 from manylens.pruning.pruned_ensemble import tree_sums
 from manylens.pruning.pruned_trees import find_format
@@ -287,3 +291,81 @@ def test_a_model_without_trees_comes_back_as_a_constant(kind, classes):
     session = runtime.InferenceSession(small.estimator_.to_onnx().SerializeToString())
     found = session.run(None, {"X": rows})[-1]
     np.testing.assert_allclose(found.reshape(wanted.shape), wanted, rtol=1e-6, atol=1e-6)
+
+
+SPARSE = scipy.sparse.csr_matrix(np.where(rng.random((1800, 6)) < 0.4, rng.random((1800, 6)), 0.0))
+SPARSE.data[::7] = 0.0  # stored, so that XGBoost takes them for zeros
+DENSE = SPARSE.toarray()
+SPARSE_TARGET = 2.0 * (DENSE[:, 0] > 0.1) + 3 * DENSE[:, 1] + (DENSE[:, 2] != 0)
+
+
+@pytest.mark.parametrize(
+    "kind", [xgboost.XGBRegressor, lightgbm.LGBMRegressor, GradientBoostingRegressor, RandomForestRegressor]
+)
+@pytest.mark.parametrize("form", ["csr", "csc", "coo"])
+def test_entries_that_sparse_rows_do_not_store_mean_what_the_library_takes_them_for(kind, form):
+    model = make(kind).fit(SPARSE[:600], SPARSE_TARGET[:600])
+    rows = SPARSE.asformat(form)
+    small = TreePruner(model, guarantee=0.01, random_state=0)
+    small.fit(SPARSE[600:1200].asformat(form), SPARSE_TARGET[600:1200], guarantee_rows=rows)
+    wanted = model.predict(SPARSE)
+    np.testing.assert_allclose(small.predict(rows), wanted, atol=0.0101)
+    np.testing.assert_allclose(small.to_ensemble().predict(SPARSE), wanted, atol=0.0101)
+    loss = np.mean((wanted - SPARSE_TARGET)[600:1200] ** 2)
+    assert small.whole_loss_ == pytest.approx(loss, rel=1e-4) or kind is RandomForestRegressor
+    if kind is not RandomForestRegressor:
+        members = AlignmentPruner(model, anchor=1, refit="none", method="uniform").fit(rows, SPARSE_TARGET)
+        np.testing.assert_allclose(members.predict(rows), wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_zeros_of_sparse_frames_are_zeros_for_xgboost_as_in_its_predict():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame.sparse.from_spmatrix(SPARSE, columns=list("abcdef"))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse arrays from pandas")
+        model = make(xgboost.XGBRegressor).fit(frame[:600], SPARSE_TARGET[:600])
+        wanted = model.predict(frame)
+    small = TreePruner(model, guarantee=0.01, random_state=0).fit(frame[600:], SPARSE_TARGET[600:])
+    np.testing.assert_allclose(small.predict(frame[600:]), wanted[600:], atol=0.0101)
+    np.testing.assert_array_equal(small.predict(frame), small.predict(frame.sparse.to_dense()))
+
+
+@pytest.mark.parametrize("classes", [None, 3])
+def test_stages_of_xgboost_with_several_trees_are_kept_together(classes):
+    y = targets(X)[classes]
+    kind = xgboost.XGBRegressor if classes is None else xgboost.XGBClassifier
+    model = kind(n_estimators=6, num_parallel_tree=3, subsample=0.7, n_jobs=1).fit(X, y)
+    members = AlignmentPruner(model, anchor=1, refit="none", method="uniform").fit(X, y)
+    np.testing.assert_allclose(
+        members.estimator_.raw_scores(other), members.estimator_._member_sums(other), atol=1e-5
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "objective", "said"),
+    [
+        (xgboost.XGBRegressor, "binary:logistic", "for classes, which needs a classifier"),
+        (lightgbm.LGBMRegressor, "binary", "for classes, which needs a classifier"),
+        (xgboost.XGBClassifier, "reg:squarederror", "for values, which needs a regressor"),
+        (lightgbm.LGBMClassifier, "regression", "for values, which needs a regressor"),
+    ],
+)
+def test_objectives_for_classes_of_regressors_and_the_reverse_are_refused(kind, objective, said):
+    y = np.unique(targets(X)[2], return_inverse=True)[1]
+    model = make(kind).set_params(objective=objective).fit(X, y)
+    said = rf"{kind.__name__} was fitted with objective='{objective}[^']*' {said}"
+    with pytest.raises(ValueError, match=said):
+        TreePruner(model).fit(other, y[:300])
+    booster = model.booster_ if "LGBM" in kind.__name__ else model.get_booster()
+    assert TreePruner(booster, max_nodes=40).fit(other, y[:300]).n_nodes_ <= 40
+
+
+@pytest.mark.parametrize("kind", ["int64", "int8", "uint16", "float64", "float32", "bool", "str"])
+def test_labels_of_onnx_compare_equal_to_predicted_classes(kind):
+    runtime = pytest.importorskip("onnxruntime")
+    y = (targets(X)[3] > 0).astype(int).astype(kind)
+    model = make(RandomForestClassifier).fit(X, y)
+    small = pruned(model)
+    rows = other.astype(np.float32)
+    label, _ = runtime.InferenceSession(small.to_onnx().SerializeToString()).run(None, {"X": rows})
+    np.testing.assert_array_equal(label == model.predict(rows), np.ones(len(rows), dtype=bool))

@@ -14,7 +14,8 @@ from sklearn.utils import Tags, check_array, get_tags, indexable
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.alignment.targets import target_features
-from manylens.pruning.boosting_members import BOOSTING
+from manylens.pruning.boosting_members import BOOSTING, refuse_early_stopping, without_early_stopping
+from manylens.pruning.class_weights import warn_of_constraints
 from manylens.pruning.members import AVERAGING, ListMembers, Members, fitted_copy
 from manylens.pruning.pruned_ensemble import (
     PrunedEnsemble,
@@ -98,7 +99,8 @@ class AlignmentPruner(FactsMixin, PrunerMixin, MetaEstimatorMixin, BaseEstimator
         Mean squared errors of the pruned and of the whole ensemble on the predictions learned from.
     held_out_error_ : float
         Mean squared error by cross-validation with five folds of the predictions learned from. For boosting
-        on its training rows, that of refitted copies for held-out rows (of class probabilities for classes).
+        on its training rows, that of refitted copies for held-out rows, or NaN if there are none; errors are
+        then those of values or class probabilities.
     anchor_ : float
         The anchor used; 0 for ensembles other than boosting.
     estimator_ : PrunedEnsemble
@@ -169,6 +171,8 @@ class AlignmentPruner(FactsMixin, PrunerMixin, MetaEstimatorMixin, BaseEstimator
         check_jobs(self.n_jobs)
         if y is None:
             raise ValueError("AlignmentPruner requires y to be passed, but the target y is None.")
+        if self.fit_ensemble:
+            refuse_early_stopping(self.ensemble)
         with plain_conversion_errors("X or y"):
             ensemble = fitted_copy(self.ensemble, X, y) if self.fit_ensemble else self.ensemble
         members = read_members(ensemble)
@@ -181,8 +185,13 @@ class AlignmentPruner(FactsMixin, PrunerMixin, MetaEstimatorMixin, BaseEstimator
         anchor, held_out = self._choose_anchor(ensemble, members, named_rows, target)
         moments, exponent = training_moments(members, rows, target, self.cv, anchor, self.n_jobs, self.method)
         self._select(ensemble, members, moments, exponent, anchor)
-        if held_out is not None:  # cross-validation of stages on their training rows would say nothing
-            self.held_out_error_ = held_out
+        if np.any(self.weights_ < 0):
+            warn_of_constraints(ensemble, "negative weights")
+        if members.additive and (held_out is not None or anchor > 0):
+            self.error_ = squared_error(self.estimator_, named_rows, target)
+            self.whole_error_ = squared_error(ensemble, named_rows, target)
+            # cross-validation of stages, with their own score in the target, would say nothing
+            self.held_out_error_ = np.nan if held_out is None else held_out
         return self
 
     def _select(
@@ -354,8 +363,8 @@ def choose_anchor(pruner: AlignmentPruner, ensemble: Any, X: Any, y: AnyArray) -
         held_out = take_rows(X, test), y[test]
         try:
             with np.errstate(over="ignore", invalid="ignore"):  # scikit-learn raises if it cannot fit
-                copy = clone(ensemble).fit(rows, targets)
-        except ValueError:  # fit needs more than X and y, such as rows for early stopping
+                copy = without_early_stopping(ensemble).fit(rows, targets)
+        except ValueError:  # fit needs more than X and y
             return ANCHORS[-1], None
         n += len(test)
         whole += squared_loss(copy, *held_out, exponent)
@@ -369,6 +378,12 @@ def choose_anchor(pruner: AlignmentPruner, ensemble: Any, X: Any, y: AnyArray) -
         best = int(good[0]) if len(good) else int(np.argmin(pruned))
         return ANCHORS[best], unscaled(pruned[best] / n, exponent)
     return 1.0, unscaled(whole / n, exponent)
+
+
+def squared_error(model: Any, X: Any, y: AnyArray) -> float:
+    """Mean squared error of the values, or of the class probabilities, that a model predicts."""
+    exponent = 0 if hasattr(model, "classes_") or y.dtype != np.float64 else safe_scale(y)
+    return unscaled(squared_loss(model, X, y, exponent) / X.shape[0], exponent)
 
 
 def unscaled(error: float, exponent: int) -> float:

@@ -9,10 +9,11 @@ from itertools import compress
 from typing import Any
 
 import numpy as np
+from sklearn.base import is_classifier
 
 from manylens.native.trees import FlatTrees
 from manylens.optional import import_optional
-from manylens.pruning.boosting_members import refuse_unreadable_xgboost
+from manylens.pruning.boosting_members import refuse_unreadable_xgboost, xgboost_rounds
 from manylens.pruning.tree_ensembles import (
     OneTree,
     TreeEnsemble,
@@ -51,6 +52,7 @@ class LightGBMFormat(TreeFormat):
         )
         if link is None:
             raise refuse(model, f"was fitted with objective={objective!r}")
+        check_objective(model, objective, link == "logistic")
         if "average_output" in head.split("\n"):
             raise refuse(model, "was fitted with boosting='rf', whose trees are averaged and not added")
         trees, cover = read_lightgbm_trees(model, sections, n_columns)
@@ -199,6 +201,7 @@ class XGBoostFormat(TreeFormat):
     class_names = ("XGBClassifier", "XGBRegressor")
     booster_module = "xgboost"
     cover_is_curvature = True
+    absent = np.nan
 
     def read(self, model: Any) -> TreeEnsemble:
         booster = xgboost_booster(model)
@@ -209,6 +212,7 @@ class XGBoostFormat(TreeFormat):
         if link is None or learner["gradient_booster"]["name"] != "gbtree" or settings["num_target"] != "1":
             kind = learner["gradient_booster"]["name"]
             raise refuse(model, f"was fitted with objective={objective!r} and booster={kind!r}")
+        check_objective(model, objective, link == "logistic")
         n_columns = max(1, int(settings["num_class"]))
         trees, cover = read_xgboost_trees(model, bytes(booster.save_raw("ubj")))
         classes = None if link == "identity" else classes_of(model, max(2, n_columns))
@@ -251,15 +255,15 @@ class XGBoostFormat(TreeFormat):
 
 
 def xgboost_booster(model: Any) -> Any:
-    """The Booster of an estimator, up to its best iteration after early stopping, or the Booster itself."""
+    """The Booster of an estimator, with the rounds that its `predict` uses, or the Booster itself."""
     if not hasattr(model, "get_booster"):
         return model
     if not model.__sklearn_is_fitted__():
         raise ValueError(
             f"This {type(model).__name__} is not fitted yet: call its fit first, or use fit_ensemble=True."
         )
-    booster = model.get_booster()
-    return booster[: model.best_iteration + 1] if model.early_stopping_rounds else booster
+    booster, rounds = model.get_booster(), xgboost_rounds(model)
+    return booster[:rounds] if rounds < booster.num_boosted_rounds() else booster
 
 
 def xgboost_intercept(settings: dict[str, Any], link: str) -> FloatArray:
@@ -316,6 +320,13 @@ def xgboost_tree(number: int, tree: OneTree, n_features: str) -> dict[str, Any]:
             "size_leaf_vector": "1",
         },
     }
+
+
+def check_objective(model: Any, objective: str, of_classes: bool) -> None:
+    """Raise if a regressor has an objective for classes, or a classifier one for values."""
+    if hasattr(model, "fit") and is_classifier(model) != of_classes:
+        what = "classes, which needs a classifier" if of_classes else "values, which needs a regressor"
+        raise refuse(model, f"was fitted with objective={objective!r} for {what} of the same library")
 
 
 def classes_of(model: Any, n_classes: int) -> AnyArray:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.base import is_classifier
+from sklearn.base import clone, is_classifier
 
 from manylens.native.trees import Tree
 from manylens.pruning.members import Members, no_mean_error, rescaled_tree
@@ -27,6 +27,7 @@ OTHER_LOCATIONS = (
     *("regression_l1", "l1", "mae", "mean_absolute_error"),
     *("reg:absoluteerror", "reg:pseudohubererror", "reg:quantileerror"),
 )
+STOPPING = ("early_stopping_rounds", "early_stopping_round")  # of XGBoost and LightGBM, by rows given to fit
 
 
 class Stages(Members):
@@ -204,9 +205,7 @@ class XGBoostStages(Iterations):
             )
         refuse_unreadable_xgboost(self.ensemble)
         self.booster = self.ensemble.get_booster()
-        # after early stopping, predict uses only the rounds up to the best one
-        best = getattr(self.ensemble, "best_iteration", None) if self.ensemble.early_stopping_rounds else None
-        self.n_rounds = self.booster.num_boosted_rounds() if best is None else best + 1
+        self.n_rounds = xgboost_rounds(self.ensemble)
         return list(range(self.n_rounds))
 
     def score(self, X: Any) -> FloatArray:
@@ -218,6 +217,40 @@ class XGBoostStages(Iterations):
     def _margin(self, X: Any, first: int, end: int) -> FloatArray:
         margin = self.booster.inplace_predict(X, iteration_range=(first, end), predict_type="margin")
         return np.reshape(margin, (X.shape[0], -1))
+
+
+def xgboost_rounds(model: Any) -> int:
+    """Rounds that an estimator of XGBoost predicts with: up to the best one, if its booster knows any."""
+    booster = model.get_booster()
+    rounds, best = booster.num_boosted_rounds(), booster.attr("best_iteration")
+    return int(rounds) if best is None else min(int(rounds), int(best) + 1)
+
+
+def early_stopping(ensemble: Any) -> dict[str, Any]:
+    """Parameters of LightGBM and XGBoost that need rows for early stopping, with None instead."""
+    params = ensemble.get_params(deep=False) if hasattr(ensemble, "get_params") else {}
+    stops = any(type(each).__name__ == "EarlyStopping" for each in params.get("callbacks") or ())
+    return dict.fromkeys(["callbacks"] * stops + [name for name in STOPPING if params.get(name)])
+
+
+def refuse_early_stopping(ensemble: Any) -> None:
+    """Raise if a copy of the ensemble cannot be fitted without rows for early stopping."""
+    if params := early_stopping(ensemble):
+        raise ValueError(
+            f"fit_ensemble=True fits a copy without the rows for early stopping that {', '.join(params)} of "
+            f"this {type(ensemble).__name__} needs: set it to None, or fit the ensemble and leave "
+            "fit_ensemble=False."
+        )
+
+
+def without_early_stopping(ensemble: Any) -> Any:
+    """A copy, not fitted, that needs no rows for early stopping: with the stages that `predict` uses."""
+    copied = clone(ensemble)
+    if hasattr(ensemble, "get_booster"):
+        copied.set_params(n_estimators=xgboost_rounds(ensemble))
+    elif hasattr(ensemble, "booster_"):
+        copied.set_params(n_estimators=len(LightGBMStages(ensemble).members))
+    return copied.set_params(**early_stopping(copied))
 
 
 def refuse_unreadable_xgboost(model: Any) -> None:

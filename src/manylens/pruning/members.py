@@ -235,7 +235,8 @@ class ForestMembers(Members):
             raise no_mean_error(self.name, "criterion", ensemble.criterion)
 
     def samples(self) -> Sequence[IntArray] | None:
-        return self.ensemble.estimators_samples_ if self.ensemble.bootstrap else None
+        known = self.ensemble.bootstrap and not has_new_values(self.ensemble)
+        return self.ensemble.estimators_samples_ if known else None
 
     def shrink(self, ensemble: Any) -> Any:
         forest = copy.copy(ensemble)
@@ -371,6 +372,12 @@ def prediction_blocks(members: Members, X: Any, n_jobs: int | None) -> Iterator[
                 f"The predictions of member {np.argmin(finite)} contain NaN or infinity: remove this member."
             )
         yield rows, P
+
+
+def has_new_values(ensemble: Any) -> bool:
+    """Whether trees of scikit-learn were made by `to_ensemble`: without a seed, their samples are unknown."""
+    trees = np.ravel(np.array(getattr(ensemble, "estimators_", ()), dtype=object))
+    return any(tree.random_state is None for tree in trees)
 
 
 def bag_mask(samples: Sequence[IntArray], n_rows: int) -> BoolArray | None:

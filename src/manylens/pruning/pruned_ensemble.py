@@ -288,7 +288,9 @@ def stage_trees(members: Members, weights: FloatArray) -> FlatTrees | None:
         whole = find_format(booster).read(booster)
     except (TypeError, ValueError):
         return None
-    found, per_stage = split_trees(whole.trees, whole.cover), whole.n_outputs
+    found = split_trees(whole.trees, whole.cover)
+    stages = getattr(booster, "num_boosted_rounds", lambda: len(found) // whole.n_outputs)()
+    per_stage = len(found) // stages  # XGBoost may add several trees at once
     kept = [
         found[stage * per_stage + column]._replace(value=weight * found[stage * per_stage + column].value)
         for stage, weight in zip(members.members, weights, strict=True)
@@ -312,14 +314,16 @@ def validate_member_rows(estimator: BaseEstimator, X: Any, members: Members, res
     """Rows in the form that the members take: validated arrays, or as given."""
     if members.accepts_frames:
         with plain_conversion_errors("X"):
-            X = X if hasattr(X, "shape") else np.asarray(X)
+            X = X.tocsr() if hasattr(X, "tocsr") else X if hasattr(X, "shape") else np.asarray(X)
             validate_data(estimator, X, skip_check_array=True, reset=reset)
             return X
     return validate_float_rows(estimator, X, members.allow_nan, reset)
 
 
-def validate_float_rows(estimator: BaseEstimator, X: Any, allow_nan: bool, reset: bool) -> Any:
-    """Rows as a dense or CSR array of floats."""
+def validate_float_rows(estimator: Any, X: Any, allow_nan: bool, reset: bool, absent: float = 0.0) -> Any:
+    """Rows as a dense or CSR array of floats; sparse frames are dense if absent entries are not zeros."""
+    if absent and hasattr(X, "sparse"):  # of pandas; libraries read their zeros as zeros
+        X = X.sparse.to_dense()
     with plain_conversion_errors("X"):
         return validate_data(
             estimator,
@@ -358,13 +362,22 @@ def check_same_columns(pruner: Any, ensemble: Any) -> None:
         )
 
 
-def tree_sums(X: Any, trees: FlatTrees, n_outputs: int | None = None) -> FloatArray:
+def tree_sums(X: Any, trees: FlatTrees, n_outputs: int | None = None, absent: float = 0.0) -> FloatArray:
     """Sums (n, C) of flat trees for dense or sparse rows."""
     if hasattr(X, "toarray"):
         size = max(1, BLOCK_BYTES // (4 * X.shape[1]))
-        blocks = [X[start : start + size].toarray() for start in range(0, X.shape[0], size)]
+        blocks = [dense_rows(X[start : start + size], absent) for start in range(0, X.shape[0], size)]
         return np.concatenate([tree_sums(block, trees, n_outputs) for block in blocks])
     return sum_of_trees(comparable_rows(X, trees), trees, n_outputs)
+
+
+def dense_rows(X: Any, absent: float) -> FloatArray:
+    """Sparse rows as a dense array, with this value for entries that are not stored."""
+    if absent == 0:
+        return X.toarray()
+    entries, rows = X.tocoo(), np.full(X.shape, absent, dtype=X.dtype)
+    rows[entries.row, entries.col] = entries.data  # stored zeros are zeros
+    return rows
 
 
 def comparable_rows(X: FloatArray, trees: FlatTrees) -> FloatArray:

@@ -80,10 +80,12 @@ class PrunedTrees(PrunedModel):
         model = self._checked_model()
         if self._is_plain(X) and len(model.trees.roots):
             return plain_sums(X, model)
-        X = validate_float_rows(self, X, self.allow_nan, reset=False)
+        name = self.empty[0] if isinstance(self.empty, tuple) else ""
+        absent = next((each.absent for each in FORMATS if type(each).__name__ == name), 0.0)
+        X = validate_float_rows(self, X, self.allow_nan, False, absent)
         if not len(model.trees.roots):
             return np.repeat(model.intercept[np.newaxis], X.shape[0], axis=0)
-        return tree_sums(X, model.trees, model.n_outputs) + model.intercept
+        return tree_sums(X, model.trees, model.n_outputs, absent) + model.intercept
 
     def _is_plain(self, X: Any) -> TypeGuard[FloatArray]:
         """Whether X needs no validation, which takes longer than the prediction of a single row."""
@@ -114,7 +116,8 @@ class PrunedTrees(PrunedModel):
     def to_onnx(self) -> Any:
         """Return an ONNX model: inputs X (n, d), outputs `values`, or `label` and `probabilities`.
 
-        X is float32, or float64 for LightGBM and HistGradientBoosting, which compare in double precision.
+        X is float32, or float64 for LightGBM and HistGradientBoosting, which compare in double precision. The
+        label is int64 for classes that are numbers or booleans, and a string for others.
 
         Returns
         -------

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.special import gammainc, gammaincc, gammaln, xlogy
 
-from manylens.pruning.members import ForestMembers
-from manylens.pruning.pruned_ensemble import probabilities
+from manylens.pruning.class_weights import class_weighting, constraint_of
+from manylens.pruning.members import ForestMembers, has_new_values
+from manylens.pruning.node_path import residuals
+from manylens.pruning.pruned_ensemble import dense_rows, probabilities
 from manylens.pruning.training_moments import resemble_training_rows, some_errors, warn_of_training_rows
 from manylens.pruning.tree_ensembles import TreeEnsemble, TreeFormat, tree_ends
 from manylens.typing import BoolArray, FloatArray, IntArray
@@ -20,6 +23,8 @@ BY_CHANCE = 1e-6  # largest probability of counts of rows in leaves that are no 
 COMPARED = 64  # trees in which rows are compared with those that the ensemble was fitted to
 TINY = 1e-300  # instead of a probability of zero
 TOLERANCES = 1e-4, 1e-3  # relative tolerances of counts, and of XGBoost's sums of second derivatives
+LEAST_LEAVES = 10  # that tell whether targets can be those of training
+NOISE = 1e-3  # share of the squared residuals from which on targets are others
 
 Leaves: TypeAlias = tuple[IntArray, FloatArray, FloatArray]  # of a tree: number and mass of rows; cover
 
@@ -62,18 +67,27 @@ def out_of_bag(ensemble: Any, whole: TreeEnsemble, X: Any, target: FloatArray) -
     """
     if not whole.averages or not ensemble.bootstrap:
         return None
+    if has_new_values(ensemble):
+        warn_of_training_rows(ForestMembers(ensemble))
+        return None
     forest = SampledForest(ensemble, X.shape[0])
     samples = forest.samples()
     if samples is None:
         return None
     if forest.in_bag(X) is None:
-        if likely_training_rows(leaves_of_forest(forest, samples, X), TOLERANCES[0], independent=True)[1]:
+        known = likely_training_rows(leaves_of_forest(forest, samples, X), TOLERANCES[0], independent=True)[1]
+        trees, few = whole.trees, forest.members[:COMPARED]
+        leaves = (trees.leaf[root + tree.apply(X)] for root, tree in zip(trees.roots, few, strict=False))
+        bounded = constraint_of(ensemble)
+        if known and (bounded or within_targets(len(trees.roots) * trees.value, leaves, target)):
             raise ValueError(
                 f"These rows include those that the {type(ensemble).__name__} was fitted to, in another "
                 "order or among others: give exactly these rows, in the order of its fit, or only rows that "
                 "it was not fitted to."
             )
-        if resemble_training_rows(some_errors(forest, X, target, None)[1], samples):
+        if known:
+            warn_of_same_points(ensemble)
+        elif resemble_training_rows(some_errors(forest, X, target, None)[1], samples):
             warn_of_training_rows(forest)
         return None
     return unseen_rows(samples, X.shape[0])
@@ -87,11 +101,34 @@ def unseen_rows(samples: Sequence[IntArray], n_rows: int) -> BoolArray:
     return unseen
 
 
-def refuse_training_rows(ensemble: Any, whole: TreeEnsemble, at: IntArray, reader: TreeFormat) -> None:
-    """Raise if rows that end in these nodes (t, n) must be those that the ensemble was fitted to."""
+def warn_of_same_points(ensemble: Any) -> None:
+    """Warn that rows have the features of the training rows, but other targets."""
+    warnings.warn(
+        f"These rows have the features of those that the {type(ensemble).__name__} was fitted to, but as "
+        "their targets seem to be others, they are used as new measurements at the same points: losses say "
+        "little about other points, and nothing if these are its training rows, which weights, DART or "
+        "limits of leaf values can hide.",
+        stacklevel=6,
+    )
+
+
+def refuse_training_rows(
+    ensemble: Any, whole: TreeEnsemble, at: IntArray, target: FloatArray, reader: TreeFormat
+) -> None:
+    """Raise if rows that end in these nodes (t, n) must be those that the ensemble was fitted to.
+
+    Warn if their features are, but not their targets, unless values are known not to be plain means.
+    """
     if getattr(ensemble, "bootstrap", False):  # see `out_of_bag`
         return
-    if fitted_to(whole, at[:COMPARED], training_counts(ensemble, whole), reader.cover_is_curvature):
+    given = at[:COMPARED], training_counts(ensemble, whole), reader.cover_is_curvature
+    if fitted_to(whole, *given):
+        weighted = class_weighting(ensemble, whole.n_outputs == 1) is not None
+        weighted |= not np.allclose(given[1], whole.cover[: len(given[1])])
+        unclear = has_new_values(ensemble) or constraint_of(ensemble) or (weighted and not whole.averages)
+        if not unclear and not could_be_fitted_to(whole, target, *given):
+            warn_of_same_points(ensemble)
+            return
         again = ", or use fit_ensemble=True: it fits a copy to 80 % of the rows and prunes it on the rest"
         raise ValueError(
             f"These are the rows that the {type(ensemble).__name__} was fitted to, or most of them, perhaps "
@@ -180,6 +217,64 @@ def leaves_of_boosting(
             score[:, column] += trees.value[trees.leaf[nodes], 0]
 
 
+def could_be_fitted_to(
+    ensemble: TreeEnsemble, target: FloatArray, at: IntArray, cover: FloatArray, curved: bool
+) -> bool:
+    """Whether leaves with the rows of training have the values of these targets (n, C), or too few tell."""
+    trees = ensemble.trees
+    trained = cover[trees.children[: len(cover), 0] == np.arange(len(cover))]
+    if ensemble.averages:
+        same = np.isclose(np.bincount(trees.leaf[at].ravel(), minlength=len(trained)), trained)
+        return within_targets(len(trees.roots) * trees.value[: len(trained)], trees.leaf[at], target, same)
+    equations = leaf_equations(ensemble, target, trees.leaf[at], trained, curved)
+    found = np.concatenate([np.empty((5, 0)), *equations], axis=1)
+    misfit = found[3] - found[:3].T @ np.linalg.lstsq(found[:3].T, found[3])[0]
+    return found.shape[1] < LEAST_LEAVES or bool(np.sum(misfit**2) <= NOISE * found[4].sum())
+
+
+def leaf_equations(
+    ensemble: TreeEnsemble, target: FloatArray, leaves: IntArray, trained: FloatArray, curved: bool
+) -> Iterator[FloatArray]:
+    """Of leaves with the rows of training: v H, v, sign(v) and G over sqrt(n); mean square of the residuals.
+
+    A leaf of boosting whose n rows have residuals that sum to G, and second derivatives that sum to H, has
+    the value v with G = v (a H + b) + c sign(v), with the same a, b and c in all leaves: the learning rate
+    and penalties. The first stage of several is left out: LightGBM's holds the intercept.
+    """
+    C, T = ensemble.n_outputs, len(ensemble.trees.roots)
+    score, log_loss = np.tile(ensemble.intercept, (len(target), 1)), ensemble.link == "logistic"
+    for k, (leaf, column) in enumerate(zip(leaves, ensemble.trees.column, strict=False)):
+        if k % C == 0:
+            residual = -residuals(score, target, ensemble.link)
+            p = target - residual
+            curvature = p * (1 - p) if log_loss else np.ones_like(p)
+        here, inside = np.unique(leaf, return_inverse=True)
+        v, cover = ensemble.trees.value[here, 0], trained[here]
+        r, h = residual[:, column], curvature[:, column]
+        n, G, H, squares = (np.bincount(inside, each) for each in (np.ones(len(r)), r, h, r**2))
+        mass = min(C, 2) * H if curved and log_loss else n
+        shares = np.allclose(mass / mass.sum(), cover / cover.sum(), rtol=TOLERANCES[1])
+        same = (shares | np.isclose(mass, cover, rtol=TOLERANCES[1])) & (
+            v != 0
+        )  # penalties may set values to 0
+        if k >= C or T == C:
+            yield (np.stack([v * H, v, np.sign(v), G, squares / np.sqrt(n)]) / np.sqrt(n))[:, same]
+        score[:, column] += ensemble.trees.value[leaf, 0]
+
+
+def within_targets(
+    value: FloatArray, leaves: Iterable[IntArray], target: FloatArray, same: BoolArray | None = None
+) -> bool:
+    """Whether leaf values (m, C) are between the targets (n, C) of rows there, as weighted means are."""
+    low, high = np.full(value.shape, np.inf), np.full(value.shape, -np.inf)
+    for leaf in leaves:
+        np.minimum.at(low, leaf, target)
+        np.maximum.at(high, leaf, target)
+    reached, slack = low <= high, 1e-9 * np.abs(value).max()
+    beyond = reached & ((value < low - slack) | (value > high + slack))
+    return not np.any(beyond if same is None else beyond[same])
+
+
 def training_counts(ensemble: Any, whole: TreeEnsemble) -> FloatArray:
     """Training rows in the nodes of the first trees, whatever their weights, if they are known."""
     if not hasattr(ensemble, "estimators_"):
@@ -188,9 +283,9 @@ def training_counts(ensemble: Any, whole: TreeEnsemble) -> FloatArray:
     return np.concatenate([tree.tree_.n_node_samples for tree in trees]).astype(np.float64)
 
 
-def dense(X: Any) -> FloatArray:
-    """Rows as a dense array."""
+def dense(X: Any, absent: float = 0.0) -> FloatArray:
+    """Rows as a dense array, with this value for entries that a sparse matrix does not store."""
     if not hasattr(X, "toarray"):
         return X
     require_memory(8.0 * X.shape[0] * X.shape[1], "A dense copy of the sparse rows")
-    return X.toarray()
+    return dense_rows(X, absent)

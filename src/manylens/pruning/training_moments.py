@@ -128,6 +128,8 @@ def _rows_in_bag(members: Members, X: Any, Y: FloatArray, cv: CV, n_jobs: int | 
     if cv is None:
         return None
     in_bag, samples = members.in_bag(X), members.samples()
+    if cv == "auto" and samples is None and getattr(members.ensemble, "bootstrap", False):
+        warn_of_training_rows(members)
     if samples is None or (in_bag is not None and members.of_trees):
         resembling = False
     else:
@@ -144,13 +146,17 @@ def _rows_in_bag(members: Members, X: Any, Y: FloatArray, cv: CV, n_jobs: int | 
 
 
 def warn_of_training_rows(members: Members) -> None:
-    """Warn that rows look like training rows, but not like all of them in their order."""
-    warnings.warn(
+    """Warn that rows look like training rows, but not like all of them in their order, or that none can."""
+    resembling = (
         f"These rows resemble rows that the members of this {members.name} were trained on, but they are "
         "not all of them in the order of its fit. Predictions for training rows say little about the "
-        "quality of a member: give all training rows in their order, or other rows.",
-        stacklevel=6,
+        "quality of a member: give all training rows in their order, or other rows."
     )
+    unknown = (
+        f"This {members.name} was made by to_ensemble(), so that the bootstrap samples of its trees are "
+        "unknown and its training rows cannot be told from others: give only rows that it was not fitted to."
+    )
+    warnings.warn(unknown if members.samples() is None else resembling, stacklevel=6)
 
 
 def no_samples_message(members: Members, n_rows: int) -> str:

@@ -185,6 +185,7 @@ class TreeFormat:
 
     class_names: tuple[str, ...] = ()  # names of the classes that this format reads
     cover_is_curvature = False  # the cover sums second derivatives of the loss instead of counting rows
+    absent: float = 0.0  # what the library reads for entries that a sparse matrix does not store
 
     def read(self, model: Any) -> TreeEnsemble:
         """The trees of a fitted model; raises if it has parts that the common form cannot hold."""
@@ -409,7 +410,7 @@ def write_tree(template: Any, tree: OneTree) -> Any:
         state | {"max_depth": depth, "node_count": len(nodes), "nodes": nodes, "values": values}
     )
     written = copy.copy(template)
-    written.tree_ = made
+    written.tree_, written.random_state = made, None  # the seed would draw the rows of the template
     return written
 
 

@@ -47,7 +47,7 @@ def onnx_model(model: TreeEnsemble, n_features: int) -> Any:
             nodes.append(helper.make_node("Softmax", ["shifted"], ["probabilities"], axis=1))
         nodes.append(helper.make_node("ArgMax", ["probabilities"], ["place"], axis=1, keepdims=0))
         nodes.append(helper.make_node("Gather", ["classes", "place"], ["label"]))
-        is_number = model.classes.dtype.kind in "iub"
+        is_number = model.classes.dtype.kind in "iubf"  # classes of type float are whole numbers
         values["classes"] = model.classes.astype(np.int64 if is_number else object)
         kind = kinds.INT64 if is_number else kinds.STRING
         outputs = [

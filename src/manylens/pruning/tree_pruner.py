@@ -12,7 +12,8 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import Tags, check_consistent_length, get_tags, indexable
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.pruning.class_weights import warn_of_class_weights
+from manylens.pruning.boosting_members import refuse_early_stopping
+from manylens.pruning.class_weights import has_first_trees, warn_of_class_weights, warn_of_constraints
 from manylens.pruning.cover_cuts import cover_models, cover_paths, smallest_cut
 from manylens.pruning.held_out_trials import held_out_trials, own_trial, refitted_trials
 from manylens.pruning.model_choice import Choice, choose_prefix, choose_refit, cut_optimism, stage_optimism
@@ -85,6 +86,7 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
         For rows given as `fit(X, y, guarantee_rows=...)`: the largest change of a predicted value. With
         classes, no predicted class may change, whatever the number. Leaf values are then refitted to the
         predictions of the ensemble, and `loss` is ignored. If no model also meets the limits, `fit` raises.
+        Values are sums in double precision; XGBoost, which adds in single precision, may differ by rounding.
     fit_ensemble : bool, default=False
         Whether to fit a copy of the ensemble first. Forests with bootstrap=True are fitted to all rows;
         others are fitted to 80 % of the rows and pruned on the rest, with a warning if that is less than 10.
@@ -188,7 +190,7 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
         reader = find_format(ensemble)
         whole = reader.read(ensemble)
         allow_nan = not hasattr(ensemble, "fit") or get_tags(ensemble).input_tags.allow_nan
-        rows = validate_float_rows(self, X, allow_nan, reset=True)
+        rows = validate_float_rows(self, X, allow_nan, True, reader.absent)
         check_same_columns(self, ensemble)
         if self.n_features_in_ <= int(whole.trees.feature.max(initial=0)):
             raise ValueError(
@@ -205,11 +207,13 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
         self.whole_bytes_, self.whole_loss_ = tree_bytes(whole.trees), evaluator.whole_loss
         if self.guarantee is not None:
             if guarantee_rows is not None:
-                rows = validate_float_rows(self, guarantee_rows, allow_nan, reset=False)
-            model, candidate = self._faithful(whole, dense(rows), evaluator)
+                rows = validate_float_rows(self, guarantee_rows, allow_nan, False, reader.absent)
+            model, candidate = self._faithful(whole, dense(rows, reader.absent), evaluator)
         else:
             warn_of_class_weights(ensemble, whole)
             model, candidate = self._smallest(evaluator)
+        if not has_first_trees(model, whole):
+            warn_of_constraints(ensemble, "cuts and refits of leaves")
         self.link_, self.shrinkage_ = candidate.link, candidate.shrinkage
         self.path_["fresh_loss"] = evaluator.fresh_losses(self.path_["bytes"])
         empty = (type(reader).__name__, reader.empty(ensemble))
@@ -239,6 +243,7 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
             raise ValueError(
                 "fit_ensemble=True needs an estimator, but a Booster has no fit: use its estimator."
             )
+        refuse_early_stopping(self.ensemble)
         check_consistent_length(X, y)
         with plain_conversion_errors("X or y"), plain_label_errors():
             if getattr(self.ensemble, "bootstrap", False):
@@ -280,10 +285,10 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
             some = np.sort(random.permutation(n)[:most])
             X, y, target = X[some], y[some], target[some]
             unseen = None if unseen is None else np.ascontiguousarray(unseen[:, some])
-        rows = comparable_rows(dense(X), whole.trees)
+        rows = comparable_rows(dense(X, reader.absent), whole.trees)
         leaves = row_leaves(rows, whole.trees, unseen, target)
         if unseen is None:
-            refuse_training_rows(ensemble, whole, leaves.node.reshape(T, -1), reader)
+            refuse_training_rows(ensemble, whole, leaves.node.reshape(T, -1), target, reader)
             return HeldOutEvaluator(whole, rows, leaves, held_out_trials(whole, leaves, random))
         retrain = refitted_trials(ensemble, reader, *given, random, some)
         trials = retrain(self._first_trees(T)) or own_trial(whole, leaves)
@@ -361,7 +366,7 @@ class TreePruner(PrunerMixin, MetaEstimatorMixin, BaseEstimator):
         columns = np.array([nodes_size(model) for model in self._models]).T
         self.path_ = dict(zip(("members", "nodes", "bytes"), columns, strict=True))
         self.path_ |= {"loss": path.loss, "rise": path.rise, "rise_error": path.rise_error}
-        self.held_out_loss_ = choice.held_out_loss
+        self.held_out_loss_ = float(choice.held_out_loss)
         self.held_out_loss_error_ = float(path.loss_error[choice.step])
         return self._models[choice.step].ensemble()
 
