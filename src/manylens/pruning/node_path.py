@@ -134,19 +134,12 @@ class Nodes(NamedTuple):
 
     def first_trees(self, n_trees: int) -> Nodes:
         """The first trees of boosting, in the same memory."""
-        m = self.roots[n_trees]
-        return self._replace(
-            roots=self.roots[: n_trees + 1],
-            children=self.children[:m],
-            parent=self.parent[:m],
-            feature=self.feature[:m],
-            threshold=self.threshold[:m],
-            missing=self.missing[:m],
-            cover=self.cover[:m],
-            value=self.value[:m],
-            prior=self.prior[:m],
-            column=self.column[:n_trees],
+        m, of_trees = (
+            self.roots[n_trees],
+            {"roots": self.roots[: n_trees + 1], "column": self.column[:n_trees]},
         )
+        names = ("children", "parent", "feature", "threshold", "missing", "cover", "value", "prior")
+        return self._replace(**of_trees, **{name: getattr(self, name)[:m] for name in names})  # type: ignore[arg-type]
 
     def ensemble(self) -> TreeEnsemble:
         """The same model in the common form."""

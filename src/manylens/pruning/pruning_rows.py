@@ -254,9 +254,8 @@ def leaf_equations(
         n, G, H, squares = (np.bincount(inside, each) for each in (np.ones(len(r)), r, h, r**2))
         mass = min(C, 2) * H if curved and log_loss else n
         shares = np.allclose(mass / mass.sum(), cover / cover.sum(), rtol=TOLERANCES[1])
-        same = (shares | np.isclose(mass, cover, rtol=TOLERANCES[1])) & (
-            v != 0
-        )  # penalties may set values to 0
+        same = shares | np.isclose(mass, cover, rtol=TOLERANCES[1])
+        same &= v != 0  # penalties may set values to 0
         if k >= C or T == C:
             yield (np.stack([v * H, v, np.sign(v), G, squares / np.sqrt(n)]) / np.sqrt(n))[:, same]
         score[:, column] += ensemble.trees.value[leaf, 0]
