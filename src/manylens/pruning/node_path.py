@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -134,12 +134,9 @@ class Nodes(NamedTuple):
 
     def first_trees(self, n_trees: int) -> Nodes:
         """The first trees of boosting, in the same memory."""
-        m, of_trees = (
-            self.roots[n_trees],
-            {"roots": self.roots[: n_trees + 1], "column": self.column[:n_trees]},
-        )
-        names = ("children", "parent", "feature", "threshold", "missing", "cover", "value", "prior")
-        return self._replace(**of_trees, **{name: getattr(self, name)[:m] for name in names})  # type: ignore[arg-type]
+        m, names = self.roots[n_trees], Nodes._fields[1:9]  # children to prior
+        of_nodes: Any = {name: getattr(self, name)[:m] for name in names}
+        return self._replace(roots=self.roots[: n_trees + 1], column=self.column[:n_trees], **of_nodes)
 
     def ensemble(self) -> TreeEnsemble:
         """The same model in the common form."""
