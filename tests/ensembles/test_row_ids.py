@@ -287,11 +287,13 @@ def test_removed_rows_are_unknown():
     assert len(index) == 1198
 
 
-def test_blocks_from_an_iterator_are_added_like_the_whole():
+def test_blocks_from_an_iterator_or_a_list_are_added_like_the_whole():
     whole = ModuleNeighbors().fit(BASE[:900]).partial_fit(BASE[900:])
     blocks = ModuleNeighbors().fit(iter([BASE[:300], BASE[300:900]]))
     blocks.partial_fit(block for block in np.array_split(BASE[900:], 3))
-    np.testing.assert_array_equal(blocks.kneighbors(QUERIES)[1], whole.kneighbors(QUERIES)[1])
+    listed = ModuleNeighbors().fit([BASE[:300], BASE[300:900]]).partial_fit((BASE[900:],))
+    for each in (blocks, listed):
+        np.testing.assert_array_equal(each.kneighbors(QUERIES)[1], whole.kneighbors(QUERIES)[1])
 
 
 def test_ids_metrics_and_rows_that_cannot_work_are_refused():

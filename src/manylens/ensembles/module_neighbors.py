@@ -178,7 +178,7 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, IndexChanges, IndexFiles, Ba
 
         Parameters
         ----------
-        X : array-like or CSR matrix of shape (n, d), or iterator of such blocks
+        X : array-like or CSR matrix of shape (n, d), or iterator or list of such blocks
             The base.
         y : array-like of shape (n,), default=None
             Targets, for modules that need them.
@@ -216,7 +216,7 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, IndexChanges, IndexFiles, Ba
 
         Parameters
         ----------
-        X : array-like or CSR matrix of shape (m, d), or iterator of such blocks
+        X : array-like or CSR matrix of shape (m, d), or iterator or list of such blocks
             Rows; they are numbered after those of the base.
         y : array-like of shape (m,), default=None
             Used only by the first call.

@@ -139,14 +139,15 @@ def is_plain(X: Any, width: int) -> bool:
 
 
 def gathered(X: Any) -> Any:
-    """All rows of an iterator of blocks, or X itself if it is none."""
-    if not isinstance(X, Iterator):
+    """All rows of an iterator or list of blocks, or X itself if it is none."""
+    listed = isinstance(X, list | tuple) and len(X) > 0 and all(getattr(b, "ndim", 1) == 2 for b in X)
+    if not (listed or isinstance(X, Iterator)):
         return X
     blocks = [block if is_sparse(block) else np.asarray(block) for block in X]
     shapes = {block.shape[1:] for block in blocks}
     if len(shapes) != 1 or any(block.ndim != 2 for block in blocks):
         found = ", ".join(str(block.shape) for block in blocks[:4]) or "nothing"
-        raise ValueError(f"An iterator must give blocks of rows with the same columns, but gives {found}.")
+        raise ValueError(f"X must give blocks of rows with the same columns, but gives {found}.")
     if any(is_sparse(block) for block in blocks):
         return sparse.vstack(blocks, format="csr")
     return np.concatenate(blocks)
