@@ -61,7 +61,7 @@ def pack_trees(
     column: IntArray,
     within: bool = False,
 ) -> FlatTrees:
-    """Flat trees from arrays over all nodes, which are reused if they have the right type.
+    """Flat trees from arrays over all nodes; those of the right type are overwritten, so pass copies.
 
     A leaf is its own child, or has -1. Children come after their parents, numbered among all nodes, or within
     their tree.
