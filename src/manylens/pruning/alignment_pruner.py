@@ -96,7 +96,8 @@ class AlignmentPruner(FactsMixin, PrunerMixin, MetaEstimatorMixin, BaseEstimator
         Centered kernel alignment of each member with the target, as by `cka`: the squared correlation for
         values.
     error_, whole_error_ : float
-        Mean squared errors of the pruned and of the whole ensemble on the predictions learned from.
+        Mean squared errors of the pruned and of the whole ensemble on the predictions learned from. If
+        `anchor` is a number, errors are those of a target that is partly the ensemble's own score.
     held_out_error_ : float
         Mean squared error by cross-validation with five folds of the predictions learned from. For boosting
         on its training rows, that of refitted copies for held-out rows, or NaN if there are none; errors are
@@ -187,7 +188,7 @@ class AlignmentPruner(FactsMixin, PrunerMixin, MetaEstimatorMixin, BaseEstimator
         self._select(ensemble, members, moments, exponent, anchor)
         if np.any(self.weights_ < 0):
             warn_of_constraints(ensemble, "negative weights")
-        if members.additive and (held_out is not None or anchor > 0):
+        if members.additive and self.anchor == "auto" and (held_out is not None or anchor > 0):
             self.error_ = squared_error(self.estimator_, named_rows, target)
             self.whole_error_ = squared_error(ensemble, named_rows, target)
             # cross-validation of stages, with their own score in the target, would say nothing
