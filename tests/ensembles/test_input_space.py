@@ -327,7 +327,7 @@ def test_rows_beyond_the_rounding_of_the_radius_are_not_within_it(backend):
     )
     index = ModuleNeighbors(backend=backend).fit(base)
     radius = 5e-4
-    slack = 3 * np.finfo(np.float32).eps * 1000
+    slack = 16 * np.finfo(np.float32).eps * 1000
     for query, rows in zip(base[:50], index.radius_neighbors(base[:50], radius)[1], strict=True):
         distances = np.linalg.norm(base.astype(float) - query, axis=1)
         assert np.all(distances[rows] <= radius + slack)
@@ -335,7 +335,7 @@ def test_rows_beyond_the_rounding_of_the_radius_are_not_within_it(backend):
 
 
 @pytest.mark.parametrize("n", [1000, 9000])
-def test_rows_that_replace_others_are_noticed_or_calibrated_anew(n):
+def test_rows_that_are_added_after_others_were_removed_are_noticed_or_calibrated_anew(n):
     rng, scales = np.random.default_rng(0), np.linspace(3, 0.02, 40) ** 2
     old, new, queries = (rng.standard_normal((m, 40)) for m in (n, n // 4, 200))
     old, new, queries = old * scales, new * scales[::-1], queries * scales[::-1]
@@ -367,13 +367,14 @@ def test_few_rows_with_many_columns_are_proven_exact_because_their_axes_fit_no_o
 
 
 def test_axes_are_kept_along_which_a_few_near_copies_differ():
-    rng = np.random.default_rng(1)
+    rng = np.random.default_rng(0)
     scales = np.concatenate([np.ones(8), np.full(92, 1e-4)])
     copies = np.repeat(rng.standard_normal((84, 100)) * scales, 5, axis=0)
     copies += 0.006 * rng.standard_normal((420, 100))
     rows = rng.permutation(np.concatenate([rng.standard_normal((3780, 100)) * scales, copies]))
     base, queries = rows[:3700], rows[3700:]
     index, exact = ModuleNeighbors().fit(base), NearestNeighbors().fit(base)
+    assert index.index_.points.shape[1] == 100
     for k in (1, 2, 10):
         last = exact.kneighbors(queries, k)[0][:, -1:]
         assert np.mean(index.kneighbors(queries, k)[0] <= last * (1 + 1e-9)) > 0.985
@@ -385,3 +386,25 @@ def test_a_huge_radius_overflows_nowhere():
         warnings.simplefilter("error")
         found = ModuleNeighbors().fit(rows).radius_neighbors(rows[:3], 1e300)[1]
     assert [len(each) for each in found] == [300] * 3
+
+
+@pytest.mark.parametrize("width", [64, 200, 256, 784])
+@pytest.mark.parametrize("backend", ["numpy", "graph"])
+def test_rows_at_the_radius_are_within_it_if_all_columns_are_equal(width, backend):
+    base = np.repeat([0, 1, 2], 300)[:, np.newaxis] * np.ones(width, dtype=np.float32)
+    index = ModuleNeighbors(backend=backend).fit(base.astype(np.float32))
+    query = np.ones((1, width), dtype=np.float32)
+    assert len(index.radius_neighbors(query, np.sqrt(width))[1][0]) == 900
+
+
+def test_rows_that_replace_nearly_all_others_but_are_like_them_cause_no_warning():
+    rng, scales = np.random.default_rng(0), np.linspace(3, 0.1, 20)
+    for n_left in (0, 1, 3, 20):
+        index = ModuleNeighbors(n_jobs=1).fit(rng.standard_normal((1000, 20)) * scales, ids=np.arange(1000))
+        index.partial_fit(rng.standard_normal((600, 20)) * scales, ids=np.arange(1000, 1600))
+        index.remove(np.arange(1000 - n_left))
+        index.index_.n_planned = 1000  # as in files that earlier versions wrote
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            index.replace(np.arange(1000, 1200), rng.standard_normal((200, 20)) * scales)
+            index.replace(np.arange(1200, 1400), rng.standard_normal((200, 20)) * scales)

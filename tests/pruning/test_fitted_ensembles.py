@@ -4,6 +4,7 @@ import pickle
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.datasets import make_classification
 from sklearn.ensemble import (
@@ -330,6 +331,7 @@ def test_boosting_with_monotonic_constraints_that_is_only_stopped_early_keeps_th
 def test_constraints_by_column_names_are_read():
     assert constraint_of(HistGradientBoostingRegressor(monotonic_cst={"a": 0, "b": -1})) == "monotonic_cst"
     assert constraint_of(HistGradientBoostingRegressor(monotonic_cst={"a1": 0})) is None
+    assert constraint_of(RandomForestRegressor(monotonic_cst=pd.Series([0, 1]))) == "monotonic_cst"
 
 
 @pytest.mark.parametrize("model", FREE)

@@ -270,3 +270,29 @@ def test_training_rows_of_many_classes_are_refused():
     model = HistGradientBoostingClassifier(max_iter=2, min_samples_leaf=5).fit(rows, target)
     with pytest.raises(ValueError, match="or most of them, perhaps"):
         TreePruner(model).fit(rows, target)
+
+
+def with_changing_learning_rate(library, X, y):
+    """Boosting whose learning rate falls during training."""
+    if library == "lightgbm":
+        lightgbm = pytest.importorskip("lightgbm")
+        falling = lightgbm.reset_parameter(learning_rate=lambda k: 0.2 * 0.95**k)
+        return lightgbm.LGBMRegressor(n_estimators=40, verbose=-1, n_jobs=1).fit(X, y, callbacks=[falling])
+    xgboost = pytest.importorskip("xgboost")
+    falling = xgboost.callback.LearningRateScheduler(lambda k: 0.2 * 0.95**k)
+    return xgboost.XGBRegressor(n_estimators=40, n_jobs=1, callbacks=[falling]).fit(X, y)
+
+
+@pytest.mark.parametrize("library", ["lightgbm", "xgboost"])
+def test_training_rows_are_recognized_if_the_learning_rate_changed(library):
+    X, y = make_friedman(600, random_state=0)
+    with pytest.raises(ValueError, match="was fitted to"):
+        TreePruner(with_changing_learning_rate(library, X, y)).fit(X, y)
+
+
+def test_training_rows_of_xgboost_are_recognized_if_targets_are_far_from_zero():
+    xgboost = pytest.importorskip("xgboost")
+    X, y = make_friedman(600, random_state=0)
+    boosting = xgboost.XGBRegressor(n_estimators=40, n_jobs=1).fit(X, y + 1e6)
+    with pytest.raises(ValueError, match="was fitted to"):
+        TreePruner(boosting).fit(X, y + 1e6)

@@ -406,9 +406,9 @@ def nearest_kept(
 ) -> FloatArray:
     """Share (w,) of the queries whose nearest row is nearest by leading coordinates, too.
 
-    It is compared with the other neighbors (s, k), ascending; those as near as the nearest count as nearest.
+    It is compared with up to 15 more of the neighbors (s, k), ascending; those as near count as nearest.
     """
-    gaps = points[neighbors].astype(np.float64) - queries.coordinates[:, np.newaxis]
+    gaps = points[neighbors[:, :COMPARED]].astype(np.float64) - queries.coordinates[:, np.newaxis]
     squares = np.cumsum(gaps**2, axis=2)
     first = np.argmin(squares[..., widths - 1], axis=1)
     found = np.take_along_axis(squares[..., -1], first, axis=1)

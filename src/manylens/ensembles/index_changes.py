@@ -25,6 +25,7 @@ from manylens.typing import FloatArray, MatrixLike, Rows
 from manylens.validation import check_flag, check_real
 
 FEW_UNLIKE = 3  # rows that are unlike the base by chance
+FEW_PLANNED = 64  # rows of the calibration, of which fewer say little about the others
 
 
 def fault_of_new_rows(before: SearchIndex, missed: float, unlike: bool) -> str | None:
@@ -54,7 +55,7 @@ def warn_of_new_rows(before: SearchIndex, missed: float, unlike: bool) -> None:
 def has_unlike_rows(index: SearchIndex) -> bool:
     """Whether rows added since the calibration are unlike those that were there."""
     present, added = index.n_planned, len(index.rows) - index.n_planned
-    return min(present, added) > 0 and are_unlike(index, index.points[present + calibration_rows(added)])
+    return added > 0 and are_unlike(index, index.points[present + calibration_rows(added)])
 
 
 def are_unlike(index: SearchIndex, rows: FloatArray) -> bool:
@@ -62,9 +63,10 @@ def are_unlike(index: SearchIndex, rows: FloatArray) -> bool:
 
     Of the rows that were there, one in 20 has more than a limit. This should not hold for many of the others.
     """
-    if index.method != "nested" or index.plan.n_leading == index.points.shape[1]:
+    n = min(index.n_planned, len(index.rows))  # files of earlier versions count removed rows, too
+    if n < FEW_PLANNED or index.method != "nested" or index.plan.n_leading == index.points.shape[1]:
         return False
-    present = index.points[calibration_rows(max(1, index.n_planned))]
+    present = index.points[calibration_rows(n)]
     old, new = (missed_shares(each, index.plan.n_leading) for each in (present, rows))
     above, expected = int(np.sum(new > np.quantile(old, 0.95))), 0.05 * len(new)
     return bool(above >= FEW_UNLIKE and above > expected + 4 * np.sqrt(expected))
@@ -104,8 +106,8 @@ class IndexChanges:
     ) -> Any:
         """All rows of the base within a distance, exactly by the coordinates that `fit` kept.
 
-        Rounding excludes no row: rows that are farther by no more than that (in float32, a few ten-millionths
-        of the query's distance from the mean row) are included, at the radius.
+        Rounding excludes no row: rows that are farther by no more than that (in float32,
+        up to a hundred-thousandth of the query's distance from the mean row) are included, at the radius.
 
         Parameters
         ----------

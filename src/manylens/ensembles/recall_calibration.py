@@ -118,12 +118,12 @@ def has_near_copies(
         return False
     some = queries.own[:: max(1, len(queries.own) // EXAMINED)]
     exact, _ = exact_neighbors(points, CalibrationQueries(points[some], some), many, request.n_jobs)
-    first = max(FEW_COPIES, k // 2)  # if fewer neighbors are near copies, the others tell enough
-    return bool(np.mean((exact[:, first:] > JUMP * exact[:, first - 1 : -1]).any(axis=1)) > 0.5)
+    jumps = exact[:, FEW_COPIES:] > JUMP * exact[:, FEW_COPIES - 1 : -1]
+    return bool(np.mean(jumps.any(axis=1)) > 0.5)
 
 
 def check_would_flatter(index: SearchIndex, request: SearchRequest) -> bool:
-    """Whether the rows that check a plan are so few that they determine the axes, too (see `composite_axes`).
+    """Whether there are so few rows that those that check a plan determine the axes, too (`composite_axes`).
 
     With few rows per column, axes fit the rows that determine them better than others.
     """

@@ -45,7 +45,7 @@ def as_ids(values: Any, name: str = "ids") -> AnyArray:
     given = list(values)
     tuples = any(isinstance(one, tuple) for one in given)
     ids = np.empty(len(given), dtype=object) if tuples else as_array(given, name)
-    if tuples or (ids.ndim == 1 and ids.dtype.kind in "Uif" and ids.tolist() != given):
+    if tuples or (ids.ndim == 1 and ids.dtype.kind in "SUif" and ids.tolist() != given):
         ids = np.empty(len(given), dtype=object)
         for place, one in enumerate(given):
             ids[place] = one
@@ -111,8 +111,8 @@ def joined_ids(index: NumberedRows, ids: Any, n_new: int) -> AnyArray | None:
     joined = np.concatenate([present, new])
     if joined.dtype.kind == "M" and lookup_keys(joined) != lookup_keys(present) + lookup_keys(new):
         raise ValueError(
-            f"ids has dates of type {new.dtype}, in which dates of this index are out of range: give them as "
-            f"{present.dtype}."
+            f"ids of type {new.dtype} and those of this index, {present.dtype}, have no common type that "
+            "holds all of these dates: give dates within the range of both."
         )
     return joined
 
@@ -128,11 +128,17 @@ def places_of(ids: AnyArray) -> dict[Any, int]:
     return kept[1]
 
 
+def is_one_id(index: NumberedRows, ids: Any) -> bool:
+    """Whether a tuple is the id of a row, and not a list of ids."""
+    try:
+        return isinstance(ids, tuple) and index.ids is not None and ids in places_of(index.ids)
+    except TypeError:  # it contains lists
+        return False
+
+
 def positions_of(index: NumberedRows, ids: Any) -> IntArray:
     """Row numbers of ids (m,), which must be in the index, each once."""
-    if isinstance(ids, tuple) and index.ids is not None and ids in places_of(index.ids):
-        ids = [ids]  # one id that is a tuple
-    wanted = np.atleast_1d(as_ids(ids))
+    wanted = np.atleast_1d(as_ids([ids] if is_one_id(index, ids) else ids))
     if wanted.ndim != 1:
         raise ValueError(f"ids has shape {wanted.shape}: give one id or a list of ids.")
     if wanted.dtype == bool:
@@ -172,7 +178,7 @@ def chosen_rows(index: NumberedRows, where: Where) -> IntArray | None:
         what = "The function where returned" if callable(where) else "where is"
         kind = "None" if found is None else f"a {type(found).__name__}"
         raise TypeError(f"{what} {kind}: give a mask of shape ({n},), a list of ids, or a function.")
-    given = as_ids(found, "where")
+    given = as_ids([found] if is_one_id(index, found) else found, "where")
     if given.dtype.kind == "O" and given.size:
         flags = [isinstance(one, bool | np.bool_) for one in given.flat]
         if any(flags) and not all(flags) and given.shape == (n,):

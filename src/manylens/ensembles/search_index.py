@@ -322,14 +322,14 @@ class SearchIndex(CheckedState):
     ) -> list[Lists]:
         """Distances up to a radius, ascending, and rows, for each query in the frame of the axes.
 
-        Rounding excludes no row: rows that are farther by no more than that are included, at the radius. A
-        rotation in D dimensions changes distances by a few units in the last place of the query's length,
-        at most 1 in 64 and 4 in 2,000 dimensions.
+        Rounding excludes no row: rows that are farther by no more than that are included, at the radius. It
+        was at most 4 units in the last place of the query's length for random rows, and 50 for rows whose
+        columns are all equal (256 columns), so that products add up with one sign.
         """
         queries = np.ascontiguousarray(coordinates, dtype=self.points.dtype)
         scaled = float(np.ldexp(radius, -self.axes.frame.exponent))
         lengths = np.sqrt(np.einsum("ij,ij->i", queries, queries, dtype=np.float64))
-        units = 2 + math.sqrt(len(self.axes.axes)) / 8
+        units = max(16.0, 4 * math.sqrt(len(self.axes.axes)))
         limits = scaled + units * float(np.finfo(queries.dtype).eps) * (lengths + scaled)
         limits = np.minimum(limits, 4 * FARTHEST)  # all rows are nearer, and squares do not overflow
         graph = self.leading_finder

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,8 @@ def constraint_of(ensemble: Any) -> str | None:
     """The parameter of monotonic constraints; None if there are none, or if they are not known."""
     given, booster = getattr(ensemble, "monotonic_cst", None), booster_of(ensemble)
     if given is not None:
-        return "monotonic_cst" if np.any(list(getattr(given, "values", lambda: given)())) else None
+        values = list(given.values()) if isinstance(given, Mapping) else given
+        return "monotonic_cst" if np.any(np.asarray(values)) else None
     read = getattr(booster, "model_to_string", lambda **_: "")  # of LightGBM
     text = booster.save_config() if hasattr(booster, "save_config") else read(num_iteration=1)
     return "monotone_constraints" if CONSTRAINED.search(text) else None

@@ -24,6 +24,7 @@ COMPARED = 64  # trees in which rows are compared with those that the ensemble w
 TINY = 1e-300  # instead of a probability of zero
 TOLERANCES = 1e-4, 1e-3  # relative tolerances of counts, and of XGBoost's sums of second derivatives
 LEAST_LEAVES = 10  # that tell whether targets can be those of training
+MANY_LEAVES = 6  # of a stage, from which on they tell its learning rate and penalties
 NOISE = 1e-3  # share of the squared residuals from which on targets are others
 
 Leaves: TypeAlias = tuple[IntArray, FloatArray, FloatArray]  # of a tree: number and mass of rows; cover
@@ -226,10 +227,27 @@ def could_be_fitted_to(
     if ensemble.averages:
         same = np.isclose(np.bincount(trees.leaf[at].ravel(), minlength=len(trained)), trained)
         return within_targets(len(trees.roots) * trees.value[: len(trained)], trees.leaf[at], target, same)
-    equations = leaf_equations(ensemble, target, trees.leaf[at], trained, curved)
-    found = np.concatenate([np.empty((5, 0)), *equations], axis=1)
-    misfit = found[3] - found[:3].T @ np.linalg.lstsq(found[:3].T, found[3])[0]
-    return found.shape[1] < LEAST_LEAVES or bool(np.sum(misfit**2) <= NOISE * found[4].sum())
+    stages = list(leaf_equations(ensemble, target, trees.leaf[at], trained, curved))
+    rounded = 4 * float(np.finfo(np.float32).eps) * float(np.abs(target).max(initial=0))
+    slack = rounded**2 if trees.threshold.dtype == np.float32 else 0.0  # residuals of XGBoost have 32 bits
+    together = np.concatenate([np.empty((5, 0)), *stages], axis=1)
+    if together.shape[1] < LEAST_LEAVES or misfit_share([together], slack) <= NOISE:
+        return True
+    large = [each for each in stages if each.shape[1] >= MANY_LEAVES]  # the learning rate may have changed
+    return sum(each.shape[1] for each in large) >= LEAST_LEAVES and misfit_share(large, slack) <= NOISE
+
+
+def misfit_share(parts: Iterable[FloatArray], slack: float) -> float:
+    """Share of the mean squares of residuals that factors per part of `leaf_equations` leave unexplained.
+
+    `slack` is the mean square of a residual that is due to rounding.
+    """
+    left = squares = 0.0
+    for each in parts:
+        misfit = each[3] - each[:3].T @ np.linalg.lstsq(each[:3].T, each[3])[0]
+        left += max(0.0, float(np.sum(misfit**2)) - slack * each.shape[1])
+        squares += float(each[4].sum())
+    return left / squares if squares > 0 else 0.0
 
 
 def leaf_equations(
@@ -238,8 +256,9 @@ def leaf_equations(
     """Of leaves with the rows of training: v H, v, sign(v) and G over sqrt(n); mean square of the residuals.
 
     A leaf of boosting whose n rows have residuals that sum to G, and second derivatives that sum to H, has
-    the value v with G = v (a H + b) + c sign(v), with the same a, b and c in all leaves: the learning rate
-    and penalties. The first stage of several is left out: LightGBM's holds the intercept.
+    the value v with G = v (a H + b) + c sign(v), with the same a, b and c in all leaves of a stage, and
+    mostly of all stages: the learning rate and penalties. The first stage of several is left out: LightGBM's
+    holds the intercept.
     """
     C, T = ensemble.n_outputs, len(ensemble.trees.roots)
     score, log_loss = np.tile(ensemble.intercept, (len(target), 1)), ensemble.link == "logistic"
