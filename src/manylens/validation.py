@@ -33,6 +33,7 @@ Boundaries = Literal["both", "left", "right", "neither"]
 
 UNLABELED = -1  # label of rows whose class is not known
 # Fragments of the errors that NumPy and Python raise for values that are not real numbers.
+MISSING = "does not accept missing values"
 NO_NUMBER = ("could not convert", "Cannot cast", "string or a real number", "not complex", "be promoted")
 NO_LABELS = ("not supported between", "unhashable", "NA is ambiguous", "did not contain a loop")
 # Fragments of errors raised for values that cannot be converted to an array, and what they mean.
@@ -133,6 +134,11 @@ def plain_conversion_errors(name: str) -> Iterator[None]:
         if message.startswith("Expected 2D array"):  # drop the array that scikit-learn appends
             got = message.partition(" instead")[0]
             reason = f"{got} instead. Reshape your data to (n, d)"
+        elif MISSING in message:  # scikit-learn goes on with advice for other estimators
+            found = message.partition(".")[0]
+            raise ValueError(
+                f"{found}: leave these rows out, or fill in what is missing, for example by SimpleImputer."
+            ) from None
         elif reason is None and not any(words in message for words in NO_NUMBER):
             raise
         reason = reason or f"it holds something other than numbers ({message[:200]})"

@@ -226,7 +226,7 @@ def test_missing_values_that_a_model_does_not_fill_are_refused_in_one_sentence(t
         ["explore", tmp_path / "bad.npy", "--model", model, "--no-open", "-o", tmp_path / "x.html"],
     ):
         said = refusal(capsys, *words)
-        assert "contains NaN. Leave these rows out, or fill" in said
+        assert "contains NaN: leave these rows out, or fill" in said
         assert len(said.strip().splitlines()) == 1
 
 

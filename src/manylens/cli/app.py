@@ -51,10 +51,9 @@ def run(words: Sequence[str]) -> int:
 
 def one_sentence(message: str) -> str:
     """A library's message on one line, with advice for the command line if values are missing or infinite."""
-    first, *_ = message.splitlines()
-    if re.match(r"Input( X)? contains (NaN|infinity)", first):
+    if found := re.match(r"Input( X)? contains (NaN|infinity[^.\n]*)", message):
         return (
-            f"{first} Leave these rows out, or fill missing values in the data, or by --impute when the "
+            f"{found[0]}: leave these rows out, or fill missing values in the data, or by --impute when the "
             "model is learned."
         )
     return " ".join(message.split())
