@@ -23,7 +23,7 @@ SOURCE = ROOT / "src" / "manylens"
 
 # The four papers take 20,000 lines; the rest is search, files, the commands, the explorer and the cluster.
 # Raise it for capabilities only.
-MOST_LINES = 49_500
+MOST_LINES = 49_450
 LONGEST_WALK = 10
 PARAMETER_LIMITS = {
     "ModularKernelPCA": 12,

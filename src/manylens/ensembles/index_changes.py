@@ -31,8 +31,8 @@ FEW_PLANNED = 64  # rows of the calibration, of which fewer say little about the
 def fault_of_new_rows(before: SearchIndex, missed: float, unlike: bool) -> str | None:
     """Why an index finds fewer neighbors of new rows, or None if it does not.
 
-    `missed` is the share of their variance that is not on its axes; `unlike` says whether
-    their leading coordinates are less informative.
+    `missed` is the share of their variance that is not on its axes; `unlike` says whether their leading
+    coordinates say less about them.
     """
     if missed > 2 * before.axes.missed + 0.01:
         return (
@@ -106,8 +106,8 @@ class IndexChanges:
     ) -> Any:
         """All rows of the base within a distance, exactly by the coordinates that `fit` kept.
 
-        Rounding excludes no row: rows that are farther by no more than that (in float32,
-        up to a hundred-thousandth of the query's distance from the mean row) are included, at the radius.
+        Rounding excludes no row: rows that are farther by no more than that are included, at the radius. In
+        float32 with 400 columns, that is up to a hundred-thousandth of the distance from the mean row.
 
         Parameters
         ----------

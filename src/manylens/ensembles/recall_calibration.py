@@ -122,7 +122,7 @@ def has_near_copies(
     return bool(np.mean(jumps.any(axis=1)) > 0.5)
 
 
-def check_would_flatter(index: SearchIndex, request: SearchRequest) -> bool:
+def has_few_rows(index: SearchIndex, request: SearchRequest) -> bool:
     """Whether there are so few rows that those that check a plan determine the axes, too (`composite_axes`).
 
     With few rows per column, axes fit the rows that determine them better than others.
@@ -143,12 +143,12 @@ def is_proof_needed(
     sample: CalibrationQueries,
     known: FloatArray | None = None,
 ) -> bool:
-    """Whether rows of the base say too little about new rows, and a scan may prove results; or warn.
+    """Whether rows of the base say too little about new rows, so that a scan has to prove results.
 
-    `known` is explained in `has_near_copies`.
+    Warns if most rows have near copies and no such scan is possible. For `known`, see `has_near_copies`.
     """
     possible = may_prove(index, request)
-    if possible and check_would_flatter(index, request):
+    if possible and has_few_rows(index, request):
         return True
     if not has_near_copies(index.coordinates, sample, request, known):
         return False

@@ -323,9 +323,9 @@ class SearchIndex(CheckedState):
     ) -> list[Lists]:
         """Distances up to a radius, ascending, and rows, for each query in the frame of the axes.
 
-        Rounding excludes no row: rows that are farther by no more than that are included, at the radius. It
-        was at most 4 units in the last place of the query's length for random rows, and 50 for rows whose
-        columns are all equal (256 columns), so that products add up with one sign.
+        Rounding excludes no row: rows that are farther by no more than that are included, at the radius. The
+        rounding of a rotation in D dimensions is taken to be up to 4 sqrt(D) units in the last place of the
+        query's length: it is largest for rows whose columns are all equal.
         """
         queries = np.ascontiguousarray(coordinates, dtype=self.points.dtype)
         scaled = float(np.ldexp(radius, -self.axes.frame.exponent))

@@ -48,7 +48,7 @@ def class_weighting(ensemble: Any, two_classes: bool) -> str | None:
 
 
 def warn_of_constraints(ensemble: Any, what: str) -> None:
-    """Warn if the ensemble was fitted with monotonic constraints, which `what` pruning does need not keep."""
+    """Warn if the ensemble was fitted with monotonic constraints that `what` need not keep."""
     if (name := constraint_of(ensemble)) is not None:
         warnings.warn(
             f"The {type(ensemble).__name__} was fitted with {name}, but {what} need not keep predictions "

@@ -80,8 +80,7 @@ class PrunedTrees(PrunedModel):
         model = self._checked_model()
         if self._is_plain(X) and len(model.trees.roots):
             return plain_sums(X, model)
-        name = self.empty[0] if isinstance(self.empty, tuple) else ""
-        absent = next((each.absent for each in FORMATS if type(each).__name__ == name), 0.0)
+        absent = named_format(self.empty[0]).absent if isinstance(self.empty, tuple) else 0.0
         X = validate_float_rows(self, X, self.allow_nan, False, absent)
         if not len(model.trees.roots):
             return np.repeat(model.intercept[np.newaxis], X.shape[0], axis=0)
@@ -111,7 +110,7 @@ class PrunedTrees(PrunedModel):
                 "This model does not know the class that it came from: prune the ensemble again."
             )
         name, empty = self.empty
-        return next(each for each in FORMATS if type(each).__name__ == name).write(empty, model)
+        return named_format(name).write(empty, model)
 
     def to_onnx(self) -> Any:
         """Return an ONNX model: inputs X (n, d), outputs `values`, or `label` and `probabilities`.
@@ -151,6 +150,11 @@ def plain_sums(X: FloatArray, model: TreeEnsemble) -> FloatArray:
     total[:] = model.intercept
     add_complete_rows(np.ascontiguousarray(X), model.trees, np.empty(LANES, dtype=np.uint32), total)
     return total
+
+
+def named_format(name: str) -> TreeFormat:
+    """The format whose class has this name."""
+    return next(each for each in FORMATS if type(each).__name__ == name)
 
 
 def find_format(ensemble: Any) -> TreeFormat:
