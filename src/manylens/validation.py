@@ -32,8 +32,8 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 Boundaries = Literal["both", "left", "right", "neither"]
 
 UNLABELED = -1  # label of rows whose class is not known
-MISSING = "does not accept missing values"  # in scikit-learn's error, which then advises other estimators
 # Fragments of the errors that NumPy and Python raise for values that are not real numbers.
+MISSING = "does not accept missing values"
 NO_NUMBER = ("could not convert", "Cannot cast", "string or a real number", "not complex", "be promoted")
 NO_LABELS = ("not supported between", "unhashable", "NA is ambiguous", "did not contain a loop")
 # Fragments of errors raised for values that cannot be converted to an array, and what they mean.
@@ -48,6 +48,7 @@ NO_ARRAY = {
 }
 # Entries up to 2^±e can be squared, raised to the fourth power and summed without rescaling.
 SAFE_EXPONENT = {np.dtype(np.float64): 200, np.dtype(np.float32): 24}
+MODIFIED = "has a state that does not fit together: the file is damaged or was modified."
 REMEMBERED_FITS = 64
 _WARNED: dict[Any, set[Any]] = {}  # outermost fit -> warnings it has shown; the oldest fits are dropped
 
@@ -133,7 +134,7 @@ def plain_conversion_errors(name: str) -> Iterator[None]:
         if message.startswith("Expected 2D array"):  # drop the array that scikit-learn appends
             got = message.partition(" instead")[0]
             reason = f"{got} instead. Reshape your data to (n, d)"
-        elif MISSING in message:
+        elif MISSING in message:  # scikit-learn goes on with advice for other estimators
             found = message.partition(".")[0]
             raise ValueError(
                 f"{found}: leave these rows out, or fill in what is missing, for example by SimpleImputer."
@@ -464,6 +465,31 @@ def clear_fitted(estimator: BaseEstimator, *attributes: str) -> None:
     """Delete fitted attributes that this fit may not set again."""
     for name in attributes:
         estimator.__dict__.pop(name, None)
+
+
+class CheckedState:
+    """Mixin for objects with state that compiled loops rely on: it is checked when it comes from a file."""
+
+    def _check_state(self) -> None:
+        """Raise if arrays have other types or shapes than the methods assume, or indices out of bounds."""
+        raise NotImplementedError
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        inherited = getattr(super(), "__setstate__", None)
+        if inherited is None:
+            self.__dict__.update(state)
+        else:
+            inherited(state)
+        try:
+            self._check_state()
+        except (AttributeError, LookupError, TypeError) as error:
+            fault = f"{type(error).__name__}: {error}"
+            raise ValueError(f"{type(self).__name__} {MODIFIED} ({fault})") from error
+
+    def _require(self, condition: Any) -> None:
+        """Raise unless the condition holds; for `_check_state`."""
+        if not condition:
+            raise ValueError(f"{type(self).__name__} {MODIFIED}")
 
 
 def new_generator(random_state: Seed) -> np.random.Generator:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from manylens.checked_state import CheckedState
 from manylens.cluster.reduction import errors_name_block
 from manylens.cluster.row_filter import RowFilter
 from manylens.ensembles.chosen_rows import nearest_chosen
@@ -17,7 +16,7 @@ from manylens.ensembles.search_coordinates import FARTHEST, Frame, check_near, f
 from manylens.native.nearest import measure
 from manylens.persistence import save
 from manylens.typing import FloatArray, IntArray
-from manylens.validation import times_power
+from manylens.validation import CheckedState, times_power
 
 SLACK = 8  # candidates of the scan beyond those asked for, so that float32 scores prove most lists
 

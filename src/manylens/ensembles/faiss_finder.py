@@ -7,11 +7,11 @@ from typing import Any, Self
 
 import numpy as np
 
-from manylens.checked_state import CheckedState
 from manylens.ensembles.search_plans import MAX_PER_NEIGHBOR, MIN_PER_NEIGHBOR, CalibrationQueries, SearchPlan
 from manylens.native.search_graph import Progress
 from manylens.optional import import_optional
 from manylens.typing import FloatArray, IntArray
+from manylens.validation import CheckedState
 
 
 class FaissFinder(CheckedState):

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 from sklearn.utils import gen_batches
 
-from manylens.checked_state import CheckedState
 from manylens.ensembles.faiss_finder import FaissFinder
 from manylens.ensembles.search_plans import CalibrationQueries
 from manylens.native.nearest import (
@@ -35,6 +34,7 @@ from manylens.native.search_graph import Progress
 from manylens.native.split_rows import Points
 from manylens.native.threads import one_blas_thread, over_blocks
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
+from manylens.validation import CheckedState
 
 if TYPE_CHECKING:
     from manylens.ensembles.graph_finder import GraphFinder

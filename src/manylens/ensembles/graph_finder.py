@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from manylens.checked_state import CheckedState
 from manylens.ensembles.finders import GrowingRows, Lists, by_blocks
 from manylens.ensembles.search_plans import CalibrationQueries
 from manylens.native.chosen_rows import search_chosen
@@ -32,6 +31,7 @@ from manylens.native.short_rows import GridLengths, measure_on_grid
 from manylens.native.split_rows import Points
 from manylens.native.threads import over_blocks
 from manylens.typing import FloatArray, IntArray
+from manylens.validation import CheckedState
 
 SEED = 0  # rows join the graph in random order, the same for the same rows
 

@@ -11,7 +11,6 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from manylens.checked_state import CheckedState
 from manylens.ensembles.chosen_rows import FEW_QUERIES, nearest_chosen
 from manylens.ensembles.faiss_finder import FaissFinder
 from manylens.ensembles.finders import (
@@ -34,7 +33,7 @@ from manylens.native.search_graph import Progress, coarse_scale
 from manylens.native.split_rows import Points
 from manylens.native.threads import one_blas_thread
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray, Rows
-from manylens.validation import check_path, plain_conversion_errors, times_power
+from manylens.validation import CheckedState, check_path, plain_conversion_errors, times_power
 
 Method = Literal["nested", "exact", "paper"]
 FINDERS: dict[str, type[Finder]] = {"numpy": ScanFinder, "graph": GraphFinder, "faiss": FaissFinder}

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from manylens.checked_state import CheckedState
 from manylens.ensembles.finders import GrowingRows
 from manylens.native.split_rows import SplitRows, can_split, levels, remainder_width, split
 from manylens.typing import FloatArray
+from manylens.validation import CheckedState
 
 
 class StoredSplit(CheckedState):

@@ -9,7 +9,6 @@ from typing import Self
 
 import numpy as np
 
-from manylens.checked_state import CheckedState
 from manylens.metric.methods import Stochastic
 from manylens.metric.optimizers import (
     STEP_OPTIMIZERS,
@@ -21,6 +20,7 @@ from manylens.metric.optimizers import (
 )
 from manylens.native.threads import one_blas_thread
 from manylens.typing import AnyArray, FloatArray, IntArray
+from manylens.validation import CheckedState
 
 START_ROWS = 256  # rows from which the first step is taken
 FARTHEST = 1e150  # largest projected entry whose squared distances are safe in float64

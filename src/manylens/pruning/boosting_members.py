@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone, is_classifier
 
-from manylens.checked_state import CheckedState
 from manylens.native.trees import Tree
 from manylens.pruning.members import Members, no_mean_error, rescaled_tree
 from manylens.typing import FloatArray
+from manylens.validation import CheckedState
 
 # Losses whose score estimates the mean, which weights fitted by squared errors keep.
 MEAN_LOSSES = (

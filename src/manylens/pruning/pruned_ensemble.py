@@ -13,12 +13,17 @@ from sklearn.utils import ClassifierTags, RegressorTags, Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from manylens.checked_state import CheckedState
 from manylens.native.trees import FlatTrees, check_flat_trees, flatten_trees, sum_of_trees
 from manylens.pruning.members import BLOCK_BYTES, Link, Members, prediction_blocks
 from manylens.scoring import finite_score
 from manylens.typing import AnyArray, FloatArray, MatrixLike
-from manylens.validation import check_jobs, plain_conversion_errors, plain_label_errors, refuse_extreme
+from manylens.validation import (
+    CheckedState,
+    check_jobs,
+    plain_conversion_errors,
+    plain_label_errors,
+    refuse_extreme,
+)
 
 
 class ScoreMixin:

@@ -9,10 +9,10 @@ from scipy import sparse
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import assert_all_finite, check_array
 
-from manylens.checked_state import CheckedState
 from manylens.summaries.base import Summary, check_same_kind
 from manylens.typing import FloatArray, IntArray, MatrixLike, Rows
 from manylens.validation import (
+    CheckedState,
     check_count,
     is_sparse,
     plain_conversion_errors,
