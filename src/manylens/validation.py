@@ -32,8 +32,8 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 Boundaries = Literal["both", "left", "right", "neither"]
 
 UNLABELED = -1  # label of rows whose class is not known
+MISSING = "does not accept missing values"  # in scikit-learn's error, which then advises other estimators
 # Fragments of the errors that NumPy and Python raise for values that are not real numbers.
-MISSING = "does not accept missing values"
 NO_NUMBER = ("could not convert", "Cannot cast", "string or a real number", "not complex", "be promoted")
 NO_LABELS = ("not supported between", "unhashable", "NA is ambiguous", "did not contain a loop")
 # Fragments of errors raised for values that cannot be converted to an array, and what they mean.
@@ -134,7 +134,7 @@ def plain_conversion_errors(name: str) -> Iterator[None]:
         if message.startswith("Expected 2D array"):  # drop the array that scikit-learn appends
             got = message.partition(" instead")[0]
             reason = f"{got} instead. Reshape your data to (n, d)"
-        elif MISSING in message:  # scikit-learn goes on with advice for other estimators
+        elif MISSING in message:
             found = message.partition(".")[0]
             raise ValueError(
                 f"{found}: leave these rows out, or fill in what is missing, for example by SimpleImputer."
